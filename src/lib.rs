@@ -1,0 +1,4 @@
+//! Consistent state from an inconsistent WebSocket.
+
+#[cfg(feature = "wire")]
+pub mod wire;

@@ -1,0 +1,1 @@
+//! The frames of `inorder.v1.json`.
