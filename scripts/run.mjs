@@ -4,6 +4,10 @@ import { spawn, spawnSync } from 'node:child_process';
 
 const posix = process.platform !== 'win32';
 const running = new Set();
+let stopping = false;
+
+/** Were we told to stop? Then a program's end is no failure to report. */
+export const isStopping = () => stopping;
 
 /** How long a stopped program has to clean up before it is killed. */
 const STOP_GRACE_MS = 5_000;
@@ -109,7 +113,6 @@ export function capture(command, args = [], options = {}) {
 /** On SIGINT, SIGTERM and SIGHUP: stops every program, then exits with the shell's code for that signal. */
 export function stopOnSignals(beforeExit = () => {}) {
   const codes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 };
-  let stopping = false;
   for (const [signal, code] of Object.entries(codes)) {
     process.on(signal, async () => {
       if (stopping) return;

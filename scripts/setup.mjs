@@ -177,10 +177,11 @@ export async function setup(...commands) {
   }
   tools.lookAgain();
 
-  for (const name of left.filter((name) => NEEDS[name].install)) {
-    say(`installing ${name}`);
-    await NEEDS[name].install();
-  }
+  const ours = left.filter((name) => NEEDS[name].install);
+  if (ours.length > 0) say(`installing ${ours.join(', ')}`);
+  const results = await Promise.allSettled(ours.map((name) => NEEDS[name].install()));
+  const failure = results.find(({ status }) => status === 'rejected');
+  if (failure) throw failure.reason;
   tools.lookAgain();
 
   left = missing();

@@ -5,7 +5,7 @@ import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { capture } from './run.mjs';
 
-export { capture, run, start, stop, stopAll, stopOnSignals } from './run.mjs';
+export { capture, isStopping, run, start, stop, stopAll, stopOnSignals } from './run.mjs';
 
 /** The clone's root. */
 export const root = fileURLToPath(new URL('..', import.meta.url)).replace(/[\\/]$/, '');

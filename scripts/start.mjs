@@ -1,0 +1,85 @@
+// npm start: sets up what is missing, builds, starts the gateway with the demo's page, and prints the address.
+//
+//   npm start -- --port 9000 ...    the other arguments go to the gateway
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { buildGateway, buildPackage, buildPage } from './build.mjs';
+import { setup } from './setup.mjs';
+import { isStopping, root, start, stopAll, stopOnSignals } from './tools.mjs';
+
+const HOST = '127.0.0.1';
+/** Where the search for a free port begins, and how many are tried before the system chooses one. */
+const FIRST_PORT = 8080;
+const PORTS_TRIED = 20;
+/** The gateway says that it listens within this time, or something is wrong. */
+const READY_MS = 30_000;
+
+const say = (text) => console.log(`start: ${text}`);
+
+const isFree = (port) =>
+  new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen(port, HOST, () => server.close(() => resolve(true)));
+  });
+
+async function freePort() {
+  for (let port = FIRST_PORT; port < FIRST_PORT + PORTS_TRIED; port++) {
+    if (await isFree(port)) return port;
+  }
+  return 0;
+}
+
+/** Waits for both even if one fails, so that no build is left running; then throws the first failure. */
+async function both(a, b) {
+  for (const result of await Promise.allSettled([a, b])) {
+    if (result.status === 'rejected') throw result.reason;
+  }
+  return Promise.all([a, b]);
+}
+
+async function main() {
+  await setup('start');
+  const began = performance.now();
+  say('building the package, the page and the gateway');
+  const [, gateway] = await both(
+    buildPackage().then(() => buildPage()),
+    buildGateway(),
+  );
+  say(`built in ${((performance.now() - began) / 1000).toFixed(0)} s`);
+
+  const extra = process.argv.slice(2);
+  const ownPort = extra.some((arg) => /^--port(=|$)/.test(arg));
+  const args = ['--open', '--page', join(root, 'demo/dist'), ...(ownPort ? [] : ['--port', String(await freePort())])];
+
+  let ready = false;
+  const child = start(gateway, [...args, ...extra], {
+    cwd: root,
+    onLine(line, stream) {
+      const address = stream === 'stdout' && !ready && line.match(/listening on (http:\/\/\S+)/)?.[1];
+      if (address) {
+        ready = true;
+        console.log(`\n  inorder is at ${address}\n  Ctrl-C stops it\n`);
+      } else {
+        (stream === 'stdout' ? console.log : console.error)(line);
+      }
+    },
+  });
+  const timer = setTimeout(async () => {
+    if (ready) return;
+    console.error(`start: the gateway did not listen within ${READY_MS / 1000} s`);
+    process.exitCode = 1;
+    await stopAll();
+  }, READY_MS);
+  const { code, signal } = await child.done;
+  clearTimeout(timer);
+  if (isStopping()) return;
+  console.error(`start: the gateway ended (${signal ?? `exit code ${code}`})`);
+  process.exitCode ||= code || 1;
+}
+
+stopOnSignals();
+main().catch((error) => {
+  if (!isStopping()) console.error(`start: ${error.message}`);
+  process.exitCode = 1;
+});
