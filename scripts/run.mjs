@@ -30,6 +30,7 @@ function signalGroup(child, signal) {
  * a program that could not be started ends with the code 127.
  */
 export function start(command, args = [], { cwd, env = process.env, onLine, timeoutMs } = {}) {
+  if (stopping) throw new Error('told to stop');
   const child = spawn(command, args, {
     cwd,
     env,
@@ -111,14 +112,15 @@ export function capture(command, args = [], options = {}) {
 }
 
 /** On SIGINT, SIGTERM and SIGHUP: stops every program, then exits with the shell's code for that signal. */
-export function stopOnSignals(beforeExit = () => {}) {
+export function stopOnSignals() {
   const codes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 };
   for (const [signal, code] of Object.entries(codes)) {
     process.on(signal, async () => {
       if (stopping) return;
       stopping = true;
       await stopAll();
-      await beforeExit();
+      // Whoever waited for a program tidies up now.
+      await new Promise((resolve) => setTimeout(resolve, 50));
       process.exit(code);
     });
   }

@@ -46,7 +46,9 @@ const NEEDS = {
       await tools.run('rustup', ['component', 'add', 'rust-src']);
       await tools.run('rustup', ['target', 'add', 'wasm32-unknown-unknown']);
     },
-    otherwise: 'rustup component add rust-src && rustup target add wasm32-unknown-unknown',
+    otherwise:
+      'rustup component add rust-src && rustup target add wasm32-unknown-unknown; ' +
+      'on Debian, have the security updates in the sources of apt, for a new enough rustc-web',
   },
   'wasm-bindgen': {
     present: () =>
@@ -107,12 +109,22 @@ const runsCargo = (subcommand) =>
   tools.nativeCargo() !== undefined &&
   capture(tools.nativeCargo(), [subcommand, '--version'], { env: tools.nativeCargoEnv() }) !== undefined;
 
+/** For output that we read. */
+const IN_ENGLISH = { env: { ...process.env, LC_ALL: 'C' } };
+
 /** Debian's linker for wasm is of the same release as the LLVM that its Rust is built with. */
 function lld() {
-  const llvm = capture('apt-cache', ['depends', 'rust-web-llvm'])?.match(/\bllvm-(\d+)\b/)?.[1];
-  if (!llvm) throw new Error('apt knows no package rust-web-llvm with an LLVM: is bookworm-security in its sources?');
-  return `lld-${llvm}`;
+  const llvm = capture('apt-cache', ['depends', 'rust-web-llvm'], IN_ENGLISH)?.match(/\bllvm-(\d+)\b/)?.[1];
+  return llvm ? `lld-${llvm}` : 'lld';
 }
+
+/** The tools work for a second each time, so that a third less time to build them is the better bargain. */
+const QUICKLY_BUILT = {
+  CARGO_PROFILE_RELEASE_OPT_LEVEL: '1',
+  CARGO_PROFILE_RELEASE_CODEGEN_UNITS: '16',
+  CARGO_PROFILE_RELEASE_LTO: 'off',
+  CARGO_PROFILE_RELEASE_DEBUG: '0',
+};
 
 async function cargoInstall(crate) {
   const { version, folder } = tools.cargoTools[crate];
@@ -121,7 +133,7 @@ async function cargoInstall(crate) {
   const fresh = `${folder}.${process.pid}`;
   const install = (...how) =>
     tools.run(tools.nativeCargo(), ['install', ...how, '--quiet', '--version', version, '--root', fresh, crate], {
-      env: tools.nativeCargoEnv({ CARGO_TARGET_DIR: join(fresh, 'build') }),
+      env: tools.nativeCargoEnv({ CARGO_TARGET_DIR: join(fresh, 'build'), ...QUICKLY_BUILT }),
     });
   try {
     try {
@@ -140,21 +152,34 @@ async function cargoInstall(crate) {
 
 /** Runs a program as root; returns whether it succeeded. */
 function asRoot(command, args) {
-  const [program, ...rest] = isRoot ? [command, ...args] : ['sudo', command, ...args];
-  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  return spawnSync(program, rest, { stdio: ['inherit', 'ignore', 'inherit'], env }).status === 0;
+  const environment = ['env', 'DEBIAN_FRONTEND=noninteractive'];
+  const [program, ...rest] = [...(isRoot ? [] : ['sudo']), ...environment, command, ...args];
+  return spawnSync(program, rest, { stdio: ['inherit', 'ignore', 'inherit'] }).status === 0;
 }
 
-const canUseApt = () => existsSync('/etc/debian_version') && existsSync('/usr/bin/apt-get') && (isRoot || runs('sudo'));
+const hasApt = () => existsSync('/etc/debian_version') && existsSync('/usr/bin/apt-get') && (isRoot || runs('sudo'));
 
-function apt(packagesOf) {
+/** Does apt have all of these? Debian's rustup excludes Debian's compilers. */
+function aptHas(packages) {
+  const candidate = (name) => /Candidate: (?!\(none\))/.test(capture('apt-cache', ['policy', name], IN_ENGLISH) ?? '');
+  const rustup = /^Status: install ok installed/m.test(capture('dpkg', ['-s', 'rustup'], IN_ENGLISH) ?? '');
+  return packages.every((name) => candidate(name) && !(rustup && /^(rust|cargo)/.test(name)));
+}
+
+/** Installs Debian's packages for as many of the named needs as Debian has packages for; returns the others. */
+function installFromDebian(names) {
   // A fresh image has no package lists, and old lists name files that are gone.
   say('apt-get update');
-  if (!asRoot('apt-get', ['update', '-qq'])) say('apt-get update failed; trying with the lists that are there');
-  const packages = packagesOf();
-  say(`apt-get install ${packages.join(' ')}`);
-  const options = ['-y', '-qq', '--no-install-recommends', '-o', 'DPkg::Lock::Timeout=300'];
-  if (!asRoot('apt-get', ['install', ...options, ...packages])) throw new Error('apt-get install failed');
+  if (!asRoot('apt-get', ['update', '-qq'])) say('apt-get update failed; going on with the lists that are there');
+  const packagesOf = new Map(names.map((name) => [name, NEEDS[name].debian()]));
+  const served = names.filter((name) => aptHas(packagesOf.get(name)));
+  const packages = [...new Set(served.flatMap((name) => packagesOf.get(name)))];
+  if (packages.length > 0) {
+    say(`apt-get install ${packages.join(' ')}`);
+    const options = ['-y', '-qq', '--no-install-recommends', '-o', 'DPkg::Lock::Timeout=300'];
+    if (!asRoot('apt-get', ['install', ...options, ...packages])) throw new Error('apt-get install failed');
+  }
+  return names.filter((name) => !served.includes(name));
 }
 
 /** Installs what is missing for the commands named; throws with advice when that is not possible. */
@@ -166,14 +191,11 @@ export async function setup(...commands) {
   const began = performance.now();
   say(`missing: ${left.join(', ')}`);
 
-  const fromDebian = left.filter((name) => NEEDS[name].debian);
-  if (fromDebian.length > 0 && canUseApt()) {
-    apt(() => [...new Set(fromDebian.flatMap((name) => NEEDS[name].debian()))]);
-  } else {
-    for (const name of fromDebian.filter((name) => NEEDS[name].rustup && runs('rustup'))) {
-      say(`${name} by rustup`);
-      await NEEDS[name].rustup();
-    }
+  let rest = left.filter((name) => NEEDS[name].debian);
+  if (rest.length > 0 && hasApt()) rest = installFromDebian(rest);
+  for (const name of rest.filter((name) => NEEDS[name].rustup && runs('rustup'))) {
+    say(`${name} by rustup`);
+    await NEEDS[name].rustup();
   }
   tools.lookAgain();
 
