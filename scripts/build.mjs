@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { setup } from './setup.mjs';
-import { bin, nativeCargo, nativeCargoEnv, root, run, stopOnSignals, targetDir } from './tools.mjs';
+import { bin, isStopping, nativeCargo, nativeCargoEnv, root, run, stopOnSignals, targetDir } from './tools.mjs';
 
 /** Builds the npm package into pkg/dist: wasm, glue, facade. */
 export const buildPackage = (options = {}) =>
@@ -35,7 +35,7 @@ if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) 
     await setup('build');
     for (const part of Object.keys(PARTS).filter((part) => parts.includes(part))) await PARTS[part]();
   } catch (error) {
-    console.error(`build: ${error.message}`);
+    if (!isStopping()) console.error(`build: ${error.message}`);
     process.exitCode = 1;
   }
 }

@@ -222,7 +222,7 @@ if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) 
   tools.stopOnSignals();
   const commands = process.argv.slice(2);
   setup(...(commands.length ? commands : ['start'])).catch((error) => {
-    console.error(`setup: ${error.message}`);
+    if (!tools.isStopping()) console.error(`setup: ${error.message}`);
     process.exitCode = 1;
   });
 }
