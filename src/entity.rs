@@ -1,0 +1,432 @@
+//! One entity: its position, its lock, and the verdict on an event (R1–R13).
+//!
+//! Entities live in a dense table and are small: a page may track a hundred thousand. What only a
+//! troubled entity needs (held events, requests, suspicions) stands in `recovery.rs`.
+
+use crate::config::{Continuity, Model, OnGap};
+
+/// The number that an entity's owner gave a change: 1, 2, 3 … without holes; 0 is "before the first".
+pub type Seq = u64;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+    };
+}
+
+number! {
+    /// An entity, as the driver knows it: an index that is reused after `Output::Forgotten`.
+    EntityId(u32)
+}
+number! {
+    /// A model, as numbered by `Client::add_model`.
+    ModelId(u8)
+}
+number! {
+    /// An interned epoch: the incarnation of an entity's numbering. Equal numbers mean equal epochs, nothing else.
+    Epoch(u32)
+}
+number! {
+    /// An interned status; [`Status::NONE`] where there is none.
+    Status(u32)
+}
+
+impl Status {
+    pub const NONE: Status = Status(0);
+
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self != Status::NONE
+    }
+}
+
+/// Where an entity stands. Epoch and seq are one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Position {
+    pub epoch: Epoch,
+    pub seq: Seq,
+}
+
+/// How far the shown state can be trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Sync {
+    /// No position yet.
+    #[default]
+    Joining = 0,
+    /// Confirmed on this connection, nothing missing.
+    Live = 1,
+    /// Connected, something missing or unconfirmed.
+    Recovering = 2,
+    /// Disconnected.
+    Stale = 3,
+    /// Locked; outlives disconnects.
+    Final = 4,
+    /// Given up for now.
+    Failed = 5,
+}
+
+/// A set of facts about an entity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Flags(u16);
+
+impl Flags {
+    /// The index is in use.
+    pub(crate) const USED: Flags = Flags(1);
+    /// The application subscribes to it.
+    pub(crate) const SUBSCRIBED: Flags = Flags(1 << 1);
+    /// `subscribe` was sent for it on this socket.
+    pub(crate) const SENT: Flags = Flags(1 << 2);
+    /// It has a position.
+    pub(crate) const PLACED: Flags = Flags(1 << 3);
+    /// Locked (R8).
+    pub(crate) const FINAL: Flags = Flags(1 << 4);
+    /// Nothing stands in the way of the next event: `accept` may decide alone.
+    pub(crate) const CLEAR: Flags = Flags(1 << 5);
+    /// The position moved since the last question about it (R22).
+    pub(crate) const MOVED: Flags = Flags(1 << 6);
+    /// Something came for it since the last reconciliation (R21).
+    pub(crate) const HEARD: Flags = Flags(1 << 7);
+    /// It was not live when its topic's cursor came (R39).
+    pub(crate) const BEHIND: Flags = Flags(1 << 8);
+    /// Its held events are being pulled.
+    pub(crate) const DRAINING: Flags = Flags(1 << 9);
+    /// Released, but its position and lock are remembered (R31).
+    pub(crate) const REMEMBERED: Flags = Flags(1 << 10);
+    /// It waits in the list of subscriptions to send.
+    pub(crate) const QUEUED: Flags = Flags(1 << 11);
+
+    pub(crate) fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) fn set(&mut self, other: Flags, on: bool) {
+        if on {
+            self.0 |= other.0;
+        } else {
+            self.0 &= !other.0;
+        }
+    }
+}
+
+/// One entity. 32 bytes, so that a million take 32 MB.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Entity {
+    pub last: Seq,
+    pub epoch: Epoch,
+    pub status: Status,
+    /// Index + 1 of its recovery, 0 for none.
+    pub recovery: u32,
+    /// Index + 1 of its remembered ids, 0 for none.
+    pub ids: u32,
+    /// Index + 1 of the wave of questions whose answer it awaits, 0 for none: 0 means confirmed.
+    pub wave: u16,
+    /// How many topics it is a member of.
+    pub topics: u16,
+    pub flags: Flags,
+    pub model: ModelId,
+    /// What was last reported.
+    pub sync: Sync,
+}
+
+const _: () = assert!(size_of::<Entity>() == 32);
+
+impl Entity {
+    pub(crate) fn has(&self, flags: Flags) -> bool {
+        self.flags.has(flags)
+    }
+
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.has(Flags::PLACED).then_some(Position {
+            epoch: self.epoch,
+            seq: self.last,
+        })
+    }
+
+    /// Whether anybody wants it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.has(Flags::SUBSCRIBED) || self.topics > 0
+    }
+
+    pub(crate) fn move_to(&mut self, epoch: Epoch, seq: Seq) {
+        self.epoch = epoch;
+        self.last = seq;
+        self.flags.set(Flags::PLACED, true);
+        self.flags.set(Flags::MOVED, true);
+        self.flags.set(Flags::HEARD, true);
+    }
+
+    /// Where (prev, seq] lies relative to the position.
+    pub(crate) fn reach(&self, model: &Model, prev: Seq, seq: Seq, visible: bool) -> Reach {
+        if seq <= self.last {
+            Reach::Covered
+        } else if prev == self.last || model.on_gap() == OnGap::Skip {
+            Reach::Next
+        } else if prev > self.last {
+            Reach::Ahead
+        } else if model.overlap_absolute || !visible {
+            Reach::Next
+        } else {
+            Reach::Straddles
+        }
+    }
+}
+
+/// Where an event lies relative to the position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// R1: nothing of it is new.
+    Covered,
+    /// R2: it may be applied.
+    Next,
+    /// R3: something before it is missing.
+    Ahead,
+    /// R2: its range begins before the position, and the model does not allow that.
+    Straddles,
+}
+
+/// The numbers of an event as its model reads them (R11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// It covers (prev, seq].
+    Covers {
+        prev: Seq,
+        seq: Seq,
+    },
+    /// A keep-alive of a chain: the owner stands at this number.
+    StandsAt(Seq),
+    /// The owner restarted at this number.
+    Restarts(Seq),
+    /// In order of arrival; the number is only kept for resuming.
+    Arrives(Option<Seq>),
+    /// 0, "before the first".
+    BeforeFirst,
+    Unusable,
+}
+
+impl Numbers {
+    /// Reads what the wire gave. `last` is the position, if there is one.
+    pub(crate) fn read(
+        model: &Model,
+        prev: Option<Seq>,
+        seq: Option<Seq>,
+        last: Option<Seq>,
+    ) -> Numbers {
+        let usable = |seq: Seq| seq <= crate::config::MAX_SEQ;
+        if !prev.is_none_or(usable) || !seq.is_none_or(usable) {
+            return Numbers::Unusable;
+        }
+        let Some(seq) = seq else {
+            return if model.continuity == Continuity::None {
+                Numbers::Arrives(None)
+            } else {
+                Numbers::Unusable
+            };
+        };
+        match model.continuity {
+            Continuity::None => Numbers::Arrives(Some(seq)),
+            Continuity::Prev => match prev {
+                None => Numbers::Unusable,
+                Some(prev) if prev == seq => Numbers::StandsAt(seq),
+                Some(prev) if prev < seq => Numbers::Covers { prev, seq },
+                Some(prev) if Some(prev) == last => Numbers::Restarts(seq),
+                Some(prev) if last.is_some_and(|last| prev <= last) => Numbers::BeforeFirst,
+                Some(_) => Numbers::Unusable,
+            },
+            _ if model.on_gap() == OnGap::Skip => match seq {
+                0 => Numbers::BeforeFirst,
+                _ => Numbers::Covers { prev: seq - 1, seq },
+            },
+            Continuity::PlusOne => match (prev, seq) {
+                (_, 0) => Numbers::BeforeFirst,
+                (Some(prev), _) if prev != seq - 1 => Numbers::Unusable,
+                _ => Numbers::Covers { prev: seq - 1, seq },
+            },
+            Continuity::Range => match (prev, seq) {
+                (_, 0) => Numbers::BeforeFirst,
+                (Some(prev), _) if prev >= seq => Numbers::Unusable,
+                (prev, _) => Numbers::Covers {
+                    prev: prev.unwrap_or(seq - 1),
+                    seq,
+                },
+            },
+        }
+    }
+}
+
+/// Entities in segments: a table that grows without copying, and without holding twice its size while it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Entities {
+    segments: Vec<Vec<Entity>>,
+    free: Vec<EntityId>,
+}
+
+/// Entities per segment: 32 KiB each.
+const SEGMENT: usize = 1_024;
+
+impl Entities {
+    pub(crate) fn add(&mut self, entity: Entity) -> EntityId {
+        if let Some(id) = self.free.pop() {
+            self[id] = entity;
+            return id;
+        }
+        if self
+            .segments
+            .last()
+            .is_none_or(|segment| segment.len() == SEGMENT)
+        {
+            self.segments.push(Vec::with_capacity(SEGMENT));
+        }
+        let full = self.segments.len() - 1;
+        let segment = &mut self.segments[full];
+        segment.push(entity);
+        EntityId((full * SEGMENT + segment.len() - 1) as u32)
+    }
+
+    pub(crate) fn remove(&mut self, id: EntityId) {
+        self[id] = Entity::default();
+        self.free.push(id);
+    }
+
+    /// All that are in use.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = EntityId> + use<'_> {
+        self.segments
+            .iter()
+            .flatten()
+            .enumerate()
+            .filter(|(_, entity)| entity.has(Flags::USED))
+            .map(|(index, _)| EntityId(index as u32))
+    }
+
+    pub(crate) fn contains(&self, id: EntityId) -> bool {
+        let index = id.0 as usize;
+        self.segments
+            .get(index / SEGMENT)
+            .and_then(|segment| segment.get(index % SEGMENT))
+            .is_some_and(|entity| entity.has(Flags::USED))
+    }
+}
+
+impl core::ops::Index<EntityId> for Entities {
+    type Output = Entity;
+    fn index(&self, id: EntityId) -> &Entity {
+        &self.segments[id.0 as usize / SEGMENT][id.0 as usize % SEGMENT]
+    }
+}
+
+impl core::ops::IndexMut<EntityId> for Entities {
+    fn index_mut(&mut self, id: EntityId) -> &mut Entity {
+        &mut self.segments[id.0 as usize / SEGMENT][id.0 as usize % SEGMENT]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entities, Entity, EntityId, Flags, Numbers, Reach};
+    use crate::config::{Continuity, Model, OnGap};
+
+    #[test]
+    fn numbers_are_read_as_the_model_declares() {
+        use Numbers::*;
+        let too_large = crate::config::MAX_SEQ + 1;
+        let table = [
+            (
+                Continuity::PlusOne,
+                None,
+                Some(6),
+                Covers { prev: 5, seq: 6 },
+            ),
+            (
+                Continuity::PlusOne,
+                Some(5),
+                Some(6),
+                Covers { prev: 5, seq: 6 },
+            ),
+            (Continuity::PlusOne, Some(4), Some(6), Unusable),
+            (Continuity::PlusOne, None, None, Unusable),
+            (Continuity::PlusOne, None, Some(0), BeforeFirst),
+            (Continuity::PlusOne, None, Some(too_large), Unusable),
+            (
+                Continuity::Range,
+                Some(4),
+                Some(6),
+                Covers { prev: 4, seq: 6 },
+            ),
+            (Continuity::Range, Some(6), Some(6), Unusable),
+            (Continuity::Range, None, Some(6), Covers { prev: 5, seq: 6 }),
+            (Continuity::Prev, None, Some(6), Unusable),
+            (
+                Continuity::Prev,
+                Some(2),
+                Some(9),
+                Covers { prev: 2, seq: 9 },
+            ),
+            (Continuity::Prev, Some(5), Some(5), StandsAt(5)),
+            (Continuity::Prev, Some(5), Some(3), Restarts(3)),
+            (Continuity::Prev, Some(8), Some(3), Unusable),
+            (Continuity::None, None, None, Arrives(None)),
+            (Continuity::None, Some(9), Some(3), Arrives(Some(3))),
+        ];
+        for (continuity, prev, seq, expected) in table {
+            let model = Model {
+                continuity,
+                ..Model::default()
+            };
+            assert_eq!(
+                Numbers::read(&model, prev, seq, Some(5)),
+                expected,
+                "{continuity:?} {prev:?} {seq:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn reach_is_relative_to_the_position() {
+        let entity = Entity {
+            last: 5,
+            ..Entity::default()
+        };
+        let strict = Model::default();
+        let absolute = Model {
+            overlap_absolute: true,
+            ..Model::default()
+        };
+        let skip = Model {
+            on_gap: Some(OnGap::Skip),
+            ..Model::default()
+        };
+        let table = [
+            (&strict, 4, 5, true, Reach::Covered),
+            (&strict, 5, 6, true, Reach::Next),
+            (&strict, 5, 9, true, Reach::Next),
+            (&strict, 6, 7, true, Reach::Ahead),
+            (&strict, 3, 7, true, Reach::Straddles),
+            (&strict, 3, 7, false, Reach::Next),
+            (&absolute, 3, 7, true, Reach::Next),
+            (&skip, 8, 9, true, Reach::Next),
+            (&skip, 3, 4, true, Reach::Covered),
+        ];
+        for (model, prev, seq, visible, expected) in table {
+            assert_eq!(
+                entity.reach(model, prev, seq, visible),
+                expected,
+                "({prev}, {seq}] {visible}"
+            );
+        }
+    }
+
+    #[test]
+    fn freed_indexes_are_used_again() {
+        let mut entities = Entities::default();
+        let mut used = Entity::default();
+        used.flags.set(Flags::USED, true);
+        let ids: Vec<EntityId> = (0..1_500).map(|_| entities.add(used.clone())).collect();
+        assert_eq!(entities.ids().count(), 1_500);
+        entities.remove(ids[700]);
+        assert!(!entities.contains(ids[700]));
+        assert_eq!(entities.add(used), ids[700]);
+        assert!(!entities.contains(EntityId(9_999_999)));
+    }
+}

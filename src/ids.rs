@@ -1,0 +1,89 @@
+//! The event ids an entity has applied lately (R5, R6). The number is the authority, the id a help.
+
+use std::collections::VecDeque;
+
+use crate::entity::Seq;
+
+/// A fingerprint of an event's id; [`EventId::NONE`] where the event carries none.
+///
+/// Drivers hash ids with a seed of their own, so that a server can't aim for a collision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId(pub u64);
+
+impl EventId {
+    pub const NONE: EventId = EventId(0);
+
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self != EventId::NONE
+    }
+}
+
+/// The last few (seq, id) of applied events, oldest first. Its length never passes `capacity`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ids {
+    capacity: u16,
+    applied: VecDeque<(Seq, EventId)>,
+}
+
+impl Ids {
+    pub(crate) fn new(capacity: u16) -> Self {
+        Ids {
+            capacity,
+            applied: VecDeque::new(),
+        }
+    }
+
+    /// Notes an applied event. An id counts from here on, not while it is held.
+    pub(crate) fn push(&mut self, seq: Seq, id: EventId) {
+        if self.applied.len() >= usize::from(self.capacity) {
+            self.applied.pop_front();
+        }
+        self.applied.push_back((seq, id));
+    }
+
+    /// Takes back the newest note, if it is for `seq`: its event could not be applied after all (R36).
+    pub(crate) fn take_back(&mut self, seq: Seq) {
+        if self.applied.back().is_some_and(|&(noted, _)| noted == seq) {
+            self.applied.pop_back();
+        }
+    }
+
+    /// Whether `seq` was applied under another id: the history forked (R5).
+    pub(crate) fn contradicts(&self, seq: Seq, id: EventId) -> bool {
+        self.applied
+            .iter()
+            .rev()
+            .any(|&(noted, other)| noted == seq && other != id)
+    }
+
+    /// Whether this id was applied already (R6).
+    pub(crate) fn contains(&self, id: EventId) -> bool {
+        self.applied.iter().any(|&(_, noted)| noted == id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EventId, Ids};
+
+    #[test]
+    fn forgets_the_oldest_and_never_grows_past_its_capacity() {
+        let mut ids = Ids::new(2);
+        for seq in 1..=3 {
+            ids.push(seq, EventId(seq + 100));
+        }
+        assert!(!ids.contains(EventId(101)));
+        assert!(ids.contains(EventId(102)) && ids.contains(EventId(103)));
+        assert!(ids.contradicts(3, EventId(9)));
+        assert!(!ids.contradicts(3, EventId(103)));
+        assert!(!ids.contradicts(1, EventId(9)), "evicted: nothing is known");
+        ids.take_back(2);
+        assert!(
+            ids.contains(EventId(103)),
+            "only the newest can be taken back"
+        );
+        ids.take_back(3);
+        assert!(!ids.contains(EventId(103)));
+    }
+}

@@ -1,0 +1,52 @@
+//! Counters of what was done, and not done, since the client was made.
+
+/// Everything that is counted. Numbers only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    any(feature = "wire", target_arch = "wasm32"),
+    derive(serde::Serialize)
+)]
+#[cfg_attr(
+    any(feature = "wire", target_arch = "wasm32"),
+    serde(rename_all = "camelCase")
+)]
+pub struct Stats {
+    /// Events that were applied, silent ones included.
+    pub applied: u64,
+    /// Snapshots that were adopted.
+    pub adopted: u64,
+    /// Events dropped because their number was covered already (R1).
+    pub duplicates: u64,
+    /// Events that used a number but changed nothing: vacancies, repeated ids, empty ones (R6, R13).
+    pub silent: u64,
+    /// Events that were held back at least once (R3).
+    pub held: u64,
+    /// Events dropped from a full buffer (R19).
+    pub overflowed: u64,
+    /// Gaps opened (R3, R21).
+    pub gaps: u64,
+    /// Replay requests, one per entity and try.
+    pub replays: u64,
+    /// Snapshot requests, one per entity and try; joins are not among them.
+    pub snapshots: u64,
+    /// Snapshots dropped because they were behind (R14).
+    pub stale: u64,
+    /// Changes refused because the entity was final (R8).
+    pub after_final: u64,
+    /// Frames of retired epochs that were dropped (R7).
+    pub retired: u64,
+    /// Histories that forked (R5, R15).
+    pub diverged: u64,
+    /// Positions that went back or changed their epoch, all marked `reset`.
+    pub resets: u64,
+    /// Frames that could not be read or carried no usable number (R11, R12).
+    pub bad_frames: u64,
+    /// Frames of entities that nobody wants (R39).
+    pub unknown: u64,
+    /// Answers that nobody waited for any more (R18).
+    pub unwanted: u64,
+    /// Dials.
+    pub dials: u64,
+    /// Sockets closed by the client to replace them.
+    pub replaced: u64,
+}

@@ -1,0 +1,43 @@
+//! Points on the driver's clock. Nothing in the core reads a clock: every `handle_*` is told the time.
+
+use core::ops::{Add, Sub};
+
+/// A point in time, in milliseconds since an origin of the driver's choice.
+///
+/// The clock must be monotonic (`performance.now()` in browsers); a step back is treated as no step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub u64);
+
+/// A span of time in milliseconds.
+pub type Millis = u64;
+
+impl Instant {
+    /// Milliseconds from `earlier` to `self`, 0 if `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Instant) -> Millis {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Millis> for Instant {
+    type Output = Instant;
+    fn add(self, millis: Millis) -> Instant {
+        Instant(self.0.saturating_add(millis))
+    }
+}
+
+impl Sub<Millis> for Instant {
+    type Output = Instant;
+    fn sub(self, millis: Millis) -> Instant {
+        Instant(self.0.saturating_sub(millis))
+    }
+}
+
+/// The earlier of two optional points.
+#[must_use]
+pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
