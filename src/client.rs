@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 
 use crate::config::{
-    AGREEING_ANSWERS, CLOSE_BAD_FRAMES, CLOSE_NORMAL, CLOSE_REPLACED, Config, Continuity,
-    DIVERGED_PACE, FAR_AHEAD_PACE, HELD_BYTES, Model, OnGap, RELEASED_FINALS, Reopen, SNAPSHOT_CAP,
-    SNAPSHOT_TRIES, SUSPECT_EPOCHS, WAKE_AFTER,
+    AGREEING_ANSWERS, CLOSE_BAD_FRAMES, CLOSE_NORMAL, CLOSE_REPLACED, Config, Continuity, DIVERGED_PACE,
+    FAR_AHEAD_PACE, HELD_BYTES, Model, OnGap, RELEASED_FINALS, Reopen, SNAPSHOT_CAP, SNAPSHOT_TRIES, SUSPECT_EPOCHS,
+    WAKE_AFTER,
 };
 use crate::connection::{Act, CloseClass, Connection};
 pub use crate::connection::{Can, ConnectionState};
@@ -150,28 +150,12 @@ pub struct Range {
 pub enum Command {
     Hello,
     Auth,
-    Subscribe {
-        request: Request,
-        entities: Vec<Resume>,
-    },
-    Unsubscribe {
-        entities: Vec<EntityId>,
-    },
-    Replay {
-        request: Request,
-        ranges: Vec<Range>,
-    },
-    Snapshot {
-        request: Request,
-        entities: Vec<EntityId>,
-    },
-    Heads {
-        request: Request,
-        entities: Vec<EntityId>,
-    },
-    Ping {
-        id: u32,
-    },
+    Subscribe { request: Request, entities: Vec<Resume> },
+    Unsubscribe { entities: Vec<EntityId> },
+    Replay { request: Request, ranges: Vec<Range> },
+    Snapshot { request: Request, entities: Vec<EntityId> },
+    Heads { request: Request, entities: Vec<EntityId> },
+    Ping { id: u32 },
 }
 
 /// What the driver has to do. One queue, one total order.
@@ -343,23 +327,13 @@ impl<P> Client<P> {
 
     /// Makes an entity known, without wanting it yet. The driver keeps its name until [`Output::Forgotten`].
     pub fn add_entity(&mut self, model: ModelId) -> EntityId {
-        let mut entity = Entity {
-            model,
-            ..Entity::default()
-        };
+        let mut entity = Entity { model, ..Entity::default() };
         entity.flags.set(Flags::USED, true);
         self.entities.add(entity)
     }
 
     /// Gives a new entity the position that was committed before a trap (R38). Call it right after `add_entity`.
-    pub fn restore(
-        &mut self,
-        now: Instant,
-        id: EntityId,
-        position: Option<Position>,
-        status: Status,
-        is_final: bool,
-    ) {
+    pub fn restore(&mut self, now: Instant, id: EntityId, position: Option<Position>, status: Status, is_final: bool) {
         self.tick(now);
         if !self.entities.contains(id) {
             return;
@@ -390,16 +364,10 @@ impl<P> Client<P> {
             return;
         }
         self.outputs.clear();
-        let socket = self
-            .connection
-            .has_socket()
-            .then(|| self.connection.generation());
+        let socket = self.connection.has_socket().then(|| self.connection.generation());
         let act = self.connection.close();
         if let Some(generation) = socket {
-            self.outputs.push_back(Output::Close {
-                generation,
-                code: CLOSE_NORMAL,
-            });
+            self.outputs.push_back(Output::Close { generation, code: CLOSE_NORMAL });
         }
         self.act(act);
         self.forget_questions();
@@ -411,10 +379,7 @@ impl<P> Client<P> {
     /// Somebody wants this entity. Call it when the first subscriber comes.
     pub fn subscribe(&mut self, now: Instant, id: EntityId) {
         self.tick(now);
-        if self.connection.is_closed()
-            || !self.entities.contains(id)
-            || self.entities[id].has(Flags::SUBSCRIBED)
-        {
+        if self.connection.is_closed() || !self.entities.contains(id) || self.entities[id].has(Flags::SUBSCRIBED) {
             return;
         }
         if self.entities[id].has(Flags::REMEMBERED) {
@@ -437,10 +402,7 @@ impl<P> Client<P> {
     /// Nobody wants this entity any more. Call it when the last subscriber left.
     pub fn unsubscribe(&mut self, now: Instant, id: EntityId) {
         self.tick(now);
-        if self.connection.is_closed()
-            || !self.entities.contains(id)
-            || !self.entities[id].has(Flags::SUBSCRIBED)
-        {
+        if self.connection.is_closed() || !self.entities.contains(id) || !self.entities[id].has(Flags::SUBSCRIBED) {
             return;
         }
         self.entities[id].flags.set(Flags::SUBSCRIBED, false);
@@ -525,11 +487,7 @@ impl<P> Client<P> {
         }
         self.connection.opened(self.now);
         self.outputs.push_back(Output::Send(Command::Hello));
-        let wanted: Vec<EntityId> = self
-            .entities
-            .ids()
-            .filter(|&id| self.entities[id].is_wanted())
-            .collect();
+        let wanted: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].is_wanted()).collect();
         for id in wanted {
             self.cover(id);
             self.touch(id);
@@ -544,19 +502,13 @@ impl<P> Client<P> {
         }
         match Connection::classify(&self.config, code) {
             CloseClass::Normal if !self.is_unfinished() => self.connection.idle(),
-            CloseClass::Resume | CloseClass::Normal => {
-                self.connection
-                    .lost(self.now, &self.config, &mut self.jitter)
-            }
+            CloseClass::Resume | CloseClass::Normal => self.connection.lost(self.now, &self.config, &mut self.jitter),
             CloseClass::Anew => {
-                self.connection
-                    .lost(self.now, &self.config, &mut self.jitter);
+                self.connection.lost(self.now, &self.config, &mut self.jitter);
                 self.forget_positions();
             }
             CloseClass::Auth => {
-                let (act, failed) =
-                    self.connection
-                        .refused(self.now, &self.config, &mut self.jitter);
+                let (act, failed) = self.connection.refused(self.now, &self.config, &mut self.jitter);
                 if failed {
                     self.fault(None, Fault::AuthFailed);
                 }
@@ -579,18 +531,11 @@ impl<P> Client<P> {
     /// `welcome`: how often the server promises a heartbeat, and what it can do.
     pub fn handle_welcome(&mut self, now: Instant, heartbeat: Option<Millis>, can: Can) {
         self.tick(now);
-        if !self
-            .connection
-            .welcomed(self.now, &self.config, heartbeat, can)
-        {
+        if !self.connection.welcomed(self.now, &self.config, heartbeat, can) {
             return;
         }
         self.reconcile_at = (!can.heads && can.snapshot).then(|| self.now + self.config.reconcile);
-        let troubled: Vec<EntityId> = self
-            .entities
-            .ids()
-            .filter(|&id| self.entities[id].recovery != 0)
-            .collect();
+        let troubled: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].recovery != 0).collect();
         troubled.into_iter().for_each(|id| self.touch(id));
     }
 
@@ -625,22 +570,12 @@ impl<P> Client<P> {
                 self.discard(Some(payload));
                 self.stands_at(id, event.epoch, seq);
             }
-            Numbers::Restarts(seq) => self.restart(
-                id,
-                event.epoch,
-                Held {
-                    payload: Some(payload),
-                    ..held(seq.saturating_sub(1), seq)
-                },
-            ),
-            Numbers::Covers { prev, seq } => self.judge(
-                id,
-                event.epoch,
-                Held {
-                    payload: Some(payload),
-                    ..held(prev, seq)
-                },
-            ),
+            Numbers::Restarts(seq) => {
+                self.restart(id, event.epoch, Held { payload: Some(payload), ..held(seq.saturating_sub(1), seq) })
+            }
+            Numbers::Covers { prev, seq } => {
+                self.judge(id, event.epoch, Held { payload: Some(payload), ..held(prev, seq) })
+            }
         }
     }
 
@@ -678,10 +613,7 @@ impl<P> Client<P> {
             self.bad_frame(Some(id));
             return self.discard(Some(payload));
         }
-        if snapshot
-            .request
-            .is_some_and(|request| !self.awaits_snapshot(id, request))
-        {
+        if snapshot.request.is_some_and(|request| !self.awaits_snapshot(id, request)) {
             self.stats.unwanted += 1;
             return self.discard(Some(payload));
         }
@@ -705,13 +637,8 @@ impl<P> Client<P> {
         if !self.awaits_snapshot(id, request) {
             return false;
         }
-        if let Some(Stage::Snapshot(Step::Out(_))) =
-            self.recovery(id).map(|recovery| recovery.stage)
-        {
-            self.set_stage(
-                id,
-                Stage::Snapshot(Step::Out(self.now + self.config.timeout.snapshot)),
-            );
+        if let Some(Stage::Snapshot(Step::Out(_))) = self.recovery(id).map(|recovery| recovery.stage) {
+            self.set_stage(id, Stage::Snapshot(Step::Out(self.now + self.config.timeout.snapshot)));
         } else if self.entities[id].wave != 0 {
             // A wave of its own, so that one large snapshot does not keep the others waiting.
             let deadline = self.now + self.config.timeout.subscribe;
@@ -723,14 +650,7 @@ impl<P> Client<P> {
     }
 
     /// `subscribed`: the head of an entity that was subscribed.
-    pub fn handle_subscribed(
-        &mut self,
-        now: Instant,
-        id: EntityId,
-        request: Request,
-        epoch: Epoch,
-        head: Seq,
-    ) {
+    pub fn handle_subscribed(&mut self, now: Instant, id: EntityId, request: Request, epoch: Epoch, head: Seq) {
         self.tick(now);
         if !self.is_followed(id) || !self.wave_is(id, request) {
             self.stats.unwanted += 1;
@@ -755,11 +675,7 @@ impl<P> Client<P> {
         } else if epoch == position.epoch {
             let lags = head < position.seq && !entity.has(Flags::MOVED);
             self.set_wave(id, 0);
-            if lags {
-                self.lags(id)
-            } else {
-                self.confirm(id)
-            }
+            if lags { self.lags(id) } else { self.confirm(id) }
         }
     }
 
@@ -775,18 +691,9 @@ impl<P> Client<P> {
         }
         let deadline = self.now + self.config.timeout.replay;
         if self.entities[id].wave != 0 && self.wave_is(id, request) {
-            let from = self.entities[id]
-                .position()
-                .map_or(1, |position| position.seq + 1);
+            let from = self.entities[id].position().map_or(1, |position| position.seq + 1);
             self.set_wave(id, 0);
-            self.recover(id).ask = Some(Ask {
-                request,
-                from,
-                to: None,
-                tries: 0,
-                paged: true,
-                confirms: true,
-            });
+            self.recover(id).ask = Some(Ask { request, from, to: None, tries: 0, paged: true, confirms: true });
             self.set_stage(id, Stage::Resume(deadline));
         } else if let Some(stage) = self
             .recovery(id)
@@ -798,9 +705,7 @@ impl<P> Client<P> {
             }
             match stage {
                 Stage::Resume(_) => self.set_stage(id, Stage::Resume(deadline)),
-                Stage::Replay(Step::Out(_)) => {
-                    self.set_stage(id, Stage::Replay(Step::Out(deadline)))
-                }
+                Stage::Replay(Step::Out(_)) => self.set_stage(id, Stage::Replay(Step::Out(deadline))),
                 _ => {}
             }
         } else {
@@ -843,14 +748,7 @@ impl<P> Client<P> {
     }
 
     /// `ahead`: the position is above the server's head.
-    pub fn handle_ahead(
-        &mut self,
-        now: Instant,
-        id: EntityId,
-        request: Request,
-        epoch: Epoch,
-        head: Seq,
-    ) {
+    pub fn handle_ahead(&mut self, now: Instant, id: EntityId, request: Request, epoch: Epoch, head: Seq) {
         self.tick(now);
         if !self.answers_replay(id, request) {
             return;
@@ -858,9 +756,7 @@ impl<P> Client<P> {
         self.end_ask(id);
         match self.entities[id].position() {
             Some(position) if position.epoch != epoch => self.suspect_epoch(id, epoch),
-            Some(position) if head < position.seq && !self.entities[id].has(Flags::MOVED) => {
-                self.lags(id)
-            }
+            Some(position) if head < position.seq && !self.entities[id].has(Flags::MOVED) => self.lags(id),
             _ => self.want_snapshot(id),
         }
     }
@@ -883,10 +779,7 @@ impl<P> Client<P> {
             self.stats.unwanted += 1;
             return self.discard(payload);
         }
-        if self.entities[id]
-            .position()
-            .is_some_and(|position| position.epoch != epoch)
-        {
+        if self.entities[id].position().is_some_and(|position| position.epoch != epoch) {
             self.discard(payload);
             self.end_ask(id);
             return self.suspect_epoch(id, epoch);
@@ -924,14 +817,7 @@ impl<P> Client<P> {
     }
 
     /// The head of one entity: of a heartbeat, or of the answer to `heads`.
-    pub fn handle_head(
-        &mut self,
-        now: Instant,
-        id: EntityId,
-        epoch: Epoch,
-        head: Seq,
-        request: Option<Request>,
-    ) {
+    pub fn handle_head(&mut self, now: Instant, id: EntityId, epoch: Epoch, head: Seq, request: Option<Request>) {
         self.tick(now);
         if !self.is_followed(id) {
             return;
@@ -988,10 +874,7 @@ impl<P> Client<P> {
         let members = self.topics.members(topic).to_vec();
         for member in members {
             let entity = &self.entities[member];
-            let covered = self
-                .waves
-                .get(entity.wave)
-                .is_some_and(|wave| wave.kind == WaveKind::Member);
+            let covered = self.waves.get(entity.wave).is_some_and(|wave| wave.kind == WaveKind::Member);
             if covered && entity.position().is_some() {
                 self.set_wave(member, 0);
                 self.confirm(member);
@@ -1028,8 +911,7 @@ impl<P> Client<P> {
         }
         let asked: Vec<EntityId> = match (id, request) {
             (Some(id), Some(request))
-                if self.is_followed(id)
-                    && (self.answers_replay(id, request) || self.awaits_snapshot(id, request)) =>
+                if self.is_followed(id) && (self.answers_replay(id, request) || self.awaits_snapshot(id, request)) =>
             {
                 vec![id]
             }
@@ -1092,9 +974,7 @@ impl<P> Client<P> {
     /// `getToken` answered, or failed. A late answer is void (R29).
     pub fn handle_token(&mut self, now: Instant, id: u32, ok: bool) {
         self.tick(now);
-        let (act, failed) =
-            self.connection
-                .token_came(self.now, &self.config, &mut self.jitter, id, ok);
+        let (act, failed) = self.connection.token_came(self.now, &self.config, &mut self.jitter, id, ok);
         if failed {
             self.fault(None, Fault::TokenFailed);
         }
@@ -1132,16 +1012,10 @@ impl<P> Client<P> {
     /// The page is put into the back/forward cache, which an open socket would prevent.
     pub fn handle_pagehide(&mut self, now: Instant) {
         self.tick(now);
-        let socket = self
-            .connection
-            .has_socket()
-            .then(|| self.connection.generation());
+        let socket = self.connection.has_socket().then(|| self.connection.generation());
         self.connection.freeze();
         if let Some(generation) = socket {
-            self.outputs.push_back(Output::Close {
-                generation,
-                code: CLOSE_REPLACED,
-            });
+            self.outputs.push_back(Output::Close { generation, code: CLOSE_REPLACED });
             self.disconnect();
         }
     }
@@ -1160,20 +1034,9 @@ impl<P> Client<P> {
         if self.connection.is_closed() {
             return None;
         }
-        let waves = if self.connection.is_open() {
-            self.waves.next_deadline()
-        } else {
-            None
-        };
-        let reconcile = if self.connection.is_live() {
-            self.reconcile_at
-        } else {
-            None
-        };
-        earliest(
-            earliest(self.connection.poll_timeout(), waves),
-            earliest(reconcile, self.timers.next()),
-        )
+        let waves = if self.connection.is_open() { self.waves.next_deadline() } else { None };
+        let reconcile = if self.connection.is_live() { self.reconcile_at } else { None };
+        earliest(earliest(self.connection.poll_timeout(), waves), earliest(reconcile, self.timers.next()))
     }
 
     /// Time passed. Spurious calls do nothing.
@@ -1182,17 +1045,11 @@ impl<P> Client<P> {
         if self.connection.is_closed() {
             return;
         }
-        if self
-            .poll_timeout()
-            .is_some_and(|due| self.now.since(due) > WAKE_AFTER)
-        {
+        if self.poll_timeout().is_some_and(|due| self.now.since(due) > WAKE_AFTER) {
             self.wake();
         }
         loop {
-            match self
-                .connection
-                .handle_timeout(self.now, &self.config, &mut self.jitter)
-            {
+            match self.connection.handle_timeout(self.now, &self.config, &mut self.jitter) {
                 Act::Nothing => break,
                 act => self.act(act),
             }
@@ -1227,9 +1084,7 @@ impl<P> Client<P> {
             recovery.faults = 0;
             self.discard_all(held);
             self.discard_all(whole);
-            suspects
-                .into_iter()
-                .for_each(|suspect| self.discard_all(suspect.held));
+            suspects.into_iter().for_each(|suspect| self.discard_all(suspect.held));
         }
         self.note_bytes(id);
         self.trim(id);
@@ -1252,10 +1107,7 @@ impl<P> Client<P> {
             ids.take_back(undo.seq);
         }
         let entity = &mut self.entities[id];
-        let lost_epoch = undo
-            .position
-            .map(|position| position.epoch)
-            .filter(|&epoch| epoch != entity.epoch);
+        let lost_epoch = undo.position.map(|position| position.epoch).filter(|&epoch| epoch != entity.epoch);
         match undo.position {
             Some(position) => entity.move_to(position.epoch, position.seq),
             None => entity.flags.set(Flags::PLACED, false),
@@ -1271,20 +1123,13 @@ impl<P> Client<P> {
         }
         recovery.faults = recovery.faults.saturating_add(1);
         recovery.fault_at = undo.seq;
-        recovery.question = if placed {
-            Question::Fault
-        } else {
-            Question::None
-        };
+        recovery.question = if placed { Question::Fault } else { Question::None };
         recovery.wants_snapshot = true;
         let given_up = recovery.faults >= AGREEING_ANSWERS;
         match event {
             Some((event, payload)) => {
                 self.stats.applied = self.stats.applied.saturating_sub(1);
-                let prev = event
-                    .prev
-                    .or_else(|| undo.position.map(|position| position.seq))
-                    .unwrap_or(0);
+                let prev = event.prev.or_else(|| undo.position.map(|position| position.seq)).unwrap_or(0);
                 let again = Held {
                     prev,
                     seq: undo.seq,
@@ -1358,13 +1203,8 @@ impl<P> Client<P> {
             return Verdict::Slow;
         }
         if seq == entity.last + 1 {
-            self.undo = Some(Undo {
-                entity: id,
-                position: entity.position(),
-                status: entity.status,
-                seq,
-                was_final: false,
-            });
+            self.undo =
+                Some(Undo { entity: id, position: entity.position(), status: entity.status, seq, was_final: false });
             entity.last = seq;
             entity.flags.set(Flags::MOVED, true);
             entity.flags.set(Flags::HEARD, true);
@@ -1403,15 +1243,8 @@ impl<P> Client<P> {
         }
         let entity = &self.entities[id];
         if seq != entity.last + 1 {
-            if entity.has(Flags::CLEAR)
-                && entity.epoch == epoch
-                && prev.wrapping_add(1) == seq
-                && seq <= entity.last
-            {
-                if self
-                    .ids_of(id)
-                    .is_some_and(|ids| ids.contradicts(seq, event))
-                {
+            if entity.has(Flags::CLEAR) && entity.epoch == epoch && prev.wrapping_add(1) == seq && seq <= entity.last {
+                if self.ids_of(id).is_some_and(|ids| ids.contradicts(seq, event)) {
                     return Verdict::Slow;
                 }
                 self.stats.duplicates += 1;
@@ -1450,9 +1283,7 @@ impl<P> Client<P> {
         if !self.connection.is_open() {
             return Sync::Stale;
         }
-        if !self.is_confirmed(id)
-            || recovery.is_some_and(|recovery| recovery.shown || recovery.question.blocks())
-        {
+        if !self.is_confirmed(id) || recovery.is_some_and(|recovery| recovery.shown || recovery.question.blocks()) {
             return Sync::Recovering;
         }
         Sync::Live
@@ -1491,10 +1322,7 @@ impl<P> Client<P> {
     #[must_use]
     pub fn is_wanted(&self, id: EntityId) -> bool {
         self.entities.contains(id)
-            && (self.entities[id].is_wanted()
-                || self
-                    .recovery(id)
-                    .is_some_and(|recovery| recovery.linger.is_some()))
+            && (self.entities[id].is_wanted() || self.recovery(id).is_some_and(|recovery| recovery.linger.is_some()))
     }
 
     #[must_use]
@@ -1550,11 +1378,7 @@ impl<P> Client<P> {
     /// The epochs that are remembered; others may be forgotten by the driver.
     #[must_use]
     pub fn epochs_in_use(&self) -> Vec<Epoch> {
-        let mut epochs: Vec<Epoch> = self
-            .entities
-            .ids()
-            .map(|id| self.entities[id].epoch)
-            .collect();
+        let mut epochs: Vec<Epoch> = self.entities.ids().map(|id| self.entities[id].epoch).collect();
         for recovery in self.recoveries.iter().flatten() {
             epochs.extend(recovery.suspects.iter().map(|suspect| suspect.epoch));
             epochs.extend(&recovery.retired);
@@ -1593,14 +1417,8 @@ impl<P> Client<P> {
         }
         let reach = entity.reach(&model, event.prev, event.seq, event.visible);
         if reach == Reach::Covered {
-            let blocked = self
-                .recovery(id)
-                .is_some_and(|recovery| recovery.question.blocks());
-            if event.id.is_some()
-                && !blocked
-                && self
-                    .ids_of(id)
-                    .is_some_and(|ids| ids.contradicts(event.seq, event.id))
+            let blocked = self.recovery(id).is_some_and(|recovery| recovery.question.blocks());
+            if event.id.is_some() && !blocked && self.ids_of(id).is_some_and(|ids| ids.contradicts(event.seq, event.id))
             {
                 self.discard(event.payload);
                 return self.diverged(id);
@@ -1608,8 +1426,8 @@ impl<P> Client<P> {
             self.stats.duplicates += 1;
             return self.discard(event.payload);
         }
-        let measured = matches!(model.continuity, Continuity::PlusOne | Continuity::Range)
-            && model.on_gap() != OnGap::Skip;
+        let measured =
+            matches!(model.continuity, Continuity::PlusOne | Continuity::Range) && model.on_gap() != OnGap::Skip;
         if measured && event.prev.saturating_sub(position.seq) > self.config.max_ahead {
             self.discard(event.payload);
             return self.far_ahead(id);
@@ -1619,11 +1437,7 @@ impl<P> Client<P> {
         }
         let whole = self.page == Some(id) && model.replay_whole;
         let recovery = self.recover(id);
-        let buffer = if whole {
-            &mut recovery.whole
-        } else {
-            &mut recovery.held
-        };
+        let buffer = if whole { &mut recovery.whole } else { &mut recovery.held };
         if let Err(repeat) = buffer.insert(event) {
             self.stats.duplicates += 1;
             return self.discard(repeat.payload);
@@ -1696,10 +1510,7 @@ impl<P> Client<P> {
             self.discard(event.payload);
             return self.after_final(id, epoch, event.seq);
         }
-        if entity
-            .position()
-            .is_none_or(|position| position.epoch != epoch)
-        {
+        if entity.position().is_none_or(|position| position.epoch != epoch) {
             return self.suspect(id, epoch, event);
         }
         self.note_undo(id, event.seq);
@@ -1759,8 +1570,7 @@ impl<P> Client<P> {
             let event = self.recovery_mut(id)?.held.pop_front()?;
             self.note_bytes(id);
             self.note_undo(id, event.seq);
-            let repeated =
-                event.id.is_some() && self.ids_of(id).is_some_and(|ids| ids.contains(event.id));
+            let repeated = event.id.is_some() && self.ids_of(id).is_some_and(|ids| ids.contains(event.id));
             self.entities[id].move_to(position.epoch, event.seq);
             if event.id.is_some() {
                 self.note_id(id, event.seq, event.id);
@@ -1832,9 +1642,7 @@ impl<P> Client<P> {
         let now = self.now;
         let recovery = self.recover(id);
         let held = core::mem::take(&mut recovery.held);
-        let asks = recovery
-            .diverged
-            .is_none_or(|at| now.since(at) >= DIVERGED_PACE);
+        let asks = recovery.diverged.is_none_or(|at| now.since(at) >= DIVERGED_PACE);
         if asks {
             recovery.diverged = Some(now);
             recovery.question = Question::Fork;
@@ -1853,10 +1661,7 @@ impl<P> Client<P> {
         self.fault(Some(id), Fault::FarAhead);
         let now = self.now;
         let recovery = self.recover(id);
-        if recovery
-            .far_asked
-            .is_none_or(|at| now.since(at) >= FAR_AHEAD_PACE)
-        {
+        if recovery.far_asked.is_none_or(|at| now.since(at) >= FAR_AHEAD_PACE) {
             recovery.far_asked = Some(now);
             self.want_snapshot(id);
         }
@@ -1865,9 +1670,7 @@ impl<P> Client<P> {
     /// The server has at least this number (R21).
     fn note_head(&mut self, id: EntityId, head: Seq) {
         let last = self.entities[id].last;
-        if head.saturating_sub(last) > self.config.max_ahead
-            && self.model(id).continuity != Continuity::Prev
-        {
+        if head.saturating_sub(last) > self.config.max_ahead && self.model(id).continuity != Continuity::Prev {
             return self.far_ahead(id);
         }
         let recovery = self.recover(id);
@@ -1912,21 +1715,14 @@ impl<P> Client<P> {
         }
         self.stats.held += 1;
         let recovery = self.recover(id);
-        let at = match recovery
-            .suspects
-            .iter()
-            .position(|suspect| suspect.epoch == epoch)
-        {
+        let at = match recovery.suspects.iter().position(|suspect| suspect.epoch == epoch) {
             Some(at) => at,
             None if recovery.suspects.len() == SUSPECT_EPOCHS => {
                 self.stats.overflowed += 1;
                 return self.discard(event.payload);
             }
             None => {
-                recovery.suspects.push(Suspect {
-                    epoch,
-                    held: Gap::default(),
-                });
+                recovery.suspects.push(Suspect { epoch, held: Gap::default() });
                 recovery.suspects.len() - 1
             }
         };
@@ -1945,33 +1741,23 @@ impl<P> Client<P> {
         if !self.is_retired(id, epoch) {
             let recovery = self.recover(id);
             if recovery.suspects.len() < SUSPECT_EPOCHS
-                && recovery
-                    .suspects
-                    .iter()
-                    .all(|suspect| suspect.epoch != epoch)
+                && recovery.suspects.iter().all(|suspect| suspect.epoch != epoch)
             {
-                recovery.suspects.push(Suspect {
-                    epoch,
-                    held: Gap::default(),
-                });
+                recovery.suspects.push(Suspect { epoch, held: Gap::default() });
             }
         }
         self.want_snapshot(id);
     }
 
     fn is_retired(&self, id: EntityId, epoch: Epoch) -> bool {
-        self.recovery(id)
-            .is_some_and(|recovery| recovery.is_retired(epoch))
+        self.recovery(id).is_some_and(|recovery| recovery.is_retired(epoch))
     }
 
     /// Whether the entity waits for a snapshot under this request (R18).
     fn awaits_snapshot(&self, id: EntityId, request: Request) -> bool {
-        let asked = self
-            .recovery(id)
-            .is_some_and(|recovery| recovery.snapshot == request && request != 0);
+        let asked = self.recovery(id).is_some_and(|recovery| recovery.snapshot == request && request != 0);
         let resumed = self.recovery(id).is_some_and(|recovery| {
-            matches!(recovery.stage, Stage::Resume(_))
-                && recovery.ask.is_some_and(|ask| ask.request == request)
+            matches!(recovery.stage, Stage::Resume(_)) && recovery.ask.is_some_and(|ask| ask.request == request)
         });
         asked || resumed || (self.entities[id].wave != 0 && self.wave_is(id, request))
     }
@@ -1988,9 +1774,7 @@ impl<P> Client<P> {
         if model.reset_seq == Some(snapshot.seq) && !asked && snapshot.epoch == position.epoch {
             return self.adopt(id, snapshot, payload, true);
         }
-        let question = self
-            .recovery(id)
-            .map_or(Question::None, |recovery| recovery.question);
+        let question = self.recovery(id).map_or(Question::None, |recovery| recovery.question);
         if snapshot.epoch != position.epoch {
             if self.is_retired(id, snapshot.epoch) && question != Question::Anew {
                 if !asked || !self.recover(id).flaps(snapshot.epoch) {
@@ -2100,14 +1884,8 @@ impl<P> Client<P> {
                 recovery.retire(position.epoch);
             }
             recovery.retired.retain(|&epoch| epoch != snapshot.epoch);
-            recovery
-                .refuted
-                .retain(|&(epoch, _)| epoch != snapshot.epoch);
-            if let Some(at) = recovery
-                .suspects
-                .iter()
-                .position(|suspect| suspect.epoch == snapshot.epoch)
-            {
+            recovery.refuted.retain(|&(epoch, _)| epoch != snapshot.epoch);
+            if let Some(at) = recovery.suspects.iter().position(|suspect| suspect.epoch == snapshot.epoch) {
                 recovery.held = recovery.suspects.remove(at).held;
             }
             recovery.head = None;
@@ -2169,10 +1947,7 @@ impl<P> Client<P> {
         recovery.head = None;
         recovery.gap = None;
         recovery.faults = 0;
-        if matches!(
-            recovery.stage,
-            Stage::Grace(_) | Stage::Replay(_) | Stage::Resume(_)
-        ) {
+        if matches!(recovery.stage, Stage::Grace(_) | Stage::Replay(_) | Stage::Resume(_)) {
             self.set_stage(id, Stage::Rest);
         }
         self.discard_all(held);
@@ -2185,9 +1960,7 @@ impl<P> Client<P> {
         let asked = snapshot.request.is_some();
         let same_epoch = snapshot.epoch == self.entities[id].epoch;
         if !same_epoch && reopens {
-            if self.is_retired(id, snapshot.epoch)
-                && !(asked && self.recover(id).flaps(snapshot.epoch))
-            {
+            if self.is_retired(id, snapshot.epoch) && !(asked && self.recover(id).flaps(snapshot.epoch)) {
                 self.stats.retired += 1;
                 self.discard(Some(payload));
                 if asked {
@@ -2228,11 +2001,7 @@ impl<P> Client<P> {
             let persistent = recovery.lag >= AGREEING_ANSWERS;
             self.stats.stale += 1;
             self.discard(Some(payload));
-            return if persistent {
-                self.lock_on_floor(id, floor)
-            } else {
-                self.try_failed(id)
-            };
+            return if persistent { self.lock_on_floor(id, floor) } else { self.try_failed(id) };
         }
         if same_epoch && snapshot.status == floor.status {
             let seq = snapshot.seq.max(floor.seq);
@@ -2284,14 +2053,9 @@ impl<P> Client<P> {
         }
         let is_final = self.entities[id].has(Flags::FINAL);
         let reopening = is_final
-            && self
-                .recovery(id)
-                .is_some_and(|recovery| !recovery.suspects.is_empty() || recovery.wants_snapshot);
+            && self.recovery(id).is_some_and(|recovery| !recovery.suspects.is_empty() || recovery.wants_snapshot);
         if is_final && !reopening
-            || !self.is_followed(id)
-                && self
-                    .recovery(id)
-                    .is_none_or(|recovery| recovery.stage != Stage::Denied)
+            || !self.is_followed(id) && self.recovery(id).is_none_or(|recovery| recovery.stage != Stage::Denied)
         {
             self.trim(id);
             return self.refresh(id);
@@ -2299,19 +2063,15 @@ impl<P> Client<P> {
         let position = self.entities[id].position();
         let last = position.map_or(0, |position| position.seq);
         let live = self.connection.is_live();
-        let unconfirmed = self.entities[id].wave != 0
-            || self.entities[id].has(Flags::QUEUED)
-            || !self.connection.is_open();
+        let unconfirmed =
+            self.entities[id].wave != 0 || self.entities[id].has(Flags::QUEUED) || !self.connection.is_open();
         let hole = self.hole(id);
         let straddles = self.straddles(id, &model);
         let Some(recovery) = self.recovery_mut(id) else {
             return;
         };
 
-        if recovery.faults > 0
-            && recovery.question == Question::None
-            && position.is_some()
-            && last >= recovery.fault_at
+        if recovery.faults > 0 && recovery.question == Question::None && position.is_some() && last >= recovery.fault_at
         {
             recovery.faults = 0;
         }
@@ -2322,15 +2082,10 @@ impl<P> Client<P> {
         if judged {
             recovery.done = false;
             let ask = recovery.ask.take();
-            if hole.is_some() && ask.is_some_and(|ask| ask.to.is_none_or(|to| last < to))
-                || position.is_none()
-            {
+            if hole.is_some() && ask.is_some_and(|ask| ask.to.is_none_or(|to| last < to)) || position.is_none() {
                 recovery.wants_snapshot = true;
             }
-        } else if recovery
-            .ask
-            .is_some_and(|ask| ask.to.is_some_and(|to| last >= to))
-        {
+        } else if recovery.ask.is_some_and(|ask| ask.to.is_some_and(|to| last >= to)) {
             recovery.ask = None;
         }
         if recovery.ask.is_none()
@@ -2357,20 +2112,13 @@ impl<P> Client<P> {
         let confirms = recovery.ask.is_some_and(|ask| ask.confirms);
         let stage = recovery.stage;
         if asks_snapshot {
-            if matches!(
-                stage,
-                Stage::Rest | Stage::Grace(_) | Stage::Replay(_) | Stage::Resume(_)
-            ) {
+            if matches!(stage, Stage::Rest | Stage::Grace(_) | Stage::Replay(_) | Stage::Resume(_)) {
                 self.start_snapshot(id);
             }
         } else if hole.is_some() {
             if stage == Stage::Rest {
                 let until = self.now + self.config.gap.grace;
-                if self.config.gap.grace == 0 {
-                    self.next_rung(id)
-                } else {
-                    self.set_stage(id, Stage::Grace(until))
-                }
+                if self.config.gap.grace == 0 { self.next_rung(id) } else { self.set_stage(id, Stage::Grace(until)) }
             }
         } else if !confirms || stage == Stage::Rest {
             // R30: `confirms` without a stage can't be; a replay that still confirms keeps its deadline.
@@ -2391,10 +2139,7 @@ impl<P> Client<P> {
         match recovery.held.front() {
             Some(front) if front.prev > last => Some((last + 1, front.prev)),
             Some(_) => None,
-            None => recovery
-                .head
-                .filter(|&head| head > last)
-                .map(|head| (last + 1, head)),
+            None => recovery.head.filter(|&head| head > last).map(|head| (last + 1, head)),
         }
     }
 
@@ -2404,9 +2149,7 @@ impl<P> Client<P> {
             && self
                 .recovery(id)
                 .and_then(|recovery| recovery.held.front())
-                .is_some_and(|front| {
-                    entity.reach(model, front.prev, front.seq, front.visible) == Reach::Straddles
-                })
+                .is_some_and(|front| entity.reach(model, front.prev, front.seq, front.visible) == Reach::Straddles)
     }
 
     /// Reports a gap once; a later one that starts behind it is another.
@@ -2418,11 +2161,7 @@ impl<P> Client<P> {
         }
         recovery.gap = Some(to);
         self.stats.gaps += 1;
-        self.outputs.push_back(Output::Gap {
-            entity: id,
-            from,
-            to,
-        });
+        self.outputs.push_back(Output::Gap { entity: id, from, to });
     }
 
     /// The grace is over, or a wait after an error: ask.
@@ -2442,11 +2181,7 @@ impl<P> Client<P> {
             return self.give_up(id, self.now + SNAPSHOT_CAP);
         }
         let wait = snapshot_wait(asked, &mut self.jitter);
-        let step = if wait == 0 {
-            Step::Ready
-        } else {
-            Step::Wait(self.now + wait)
-        };
+        let step = if wait == 0 { Step::Ready } else { Step::Wait(self.now + wait) };
         self.set_stage(id, Stage::Snapshot(step));
     }
 
@@ -2483,8 +2218,7 @@ impl<P> Client<P> {
         let troubled = self.recoveries.len() - self.free_recoveries.len();
         if self.timers.len() > 64 + 4 * troubled {
             let (entities, recoveries) = (&self.entities, &self.recoveries);
-            self.timers
-                .retain(|at, id| is_armed(entities, recoveries, at, id));
+            self.timers.retain(|at, id| is_armed(entities, recoveries, at, id));
         }
     }
 
@@ -2537,10 +2271,7 @@ impl<P> Client<P> {
                     self.set_stage(id, Stage::Snapshot(Step::Ready));
                 }
             }
-            Stage::Rest
-            | Stage::Denied
-            | Stage::Replay(Step::Ready)
-            | Stage::Snapshot(Step::Ready) => {}
+            Stage::Rest | Stage::Denied | Stage::Replay(Step::Ready) | Stage::Snapshot(Step::Ready) => {}
         }
         self.refresh(id);
     }
@@ -2574,11 +2305,7 @@ impl<P> Client<P> {
             return;
         };
         self.connection.probe(self.now);
-        let waiting: Vec<EntityId> = self
-            .entities
-            .ids()
-            .filter(|&id| self.entities[id].wave == wave)
-            .collect();
+        let waiting: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].wave == wave).collect();
         let mut again = Vec::new();
         for id in waiting {
             self.set_wave(id, 0);
@@ -2596,34 +2323,21 @@ impl<P> Client<P> {
             }
         }
         if !again.is_empty() {
-            self.to_reask.push(Reask {
-                request: timed_out.request,
-                tries: timed_out.tries + 1,
-                entities: again,
-            });
+            self.to_reask.push(Reask { request: timed_out.request, tries: timed_out.tries + 1, entities: again });
         }
     }
 
     /// Something may have been missed: ask for the head, or a snapshot where the server can't tell heads.
     fn doubt(&mut self, id: EntityId) {
-        if !self.connection.is_live()
-            || !self.is_followed(id)
-            || self.entities[id].has(Flags::FINAL)
-        {
+        if !self.connection.is_live() || !self.is_followed(id) || self.entities[id].has(Flags::FINAL) {
             return;
         }
         let entity = &self.entities[id];
         if entity.wave != 0 || entity.has(Flags::QUEUED) {
             return; // its confirmation is awaited anyway
         }
-        if self.connection.can.heads
-            && entity.position().is_some()
-            && self.model(id).continuity != Continuity::None
-        {
-            if self
-                .recovery(id)
-                .is_none_or(|recovery| recovery.stage == Stage::Rest)
-            {
+        if self.connection.can.heads && entity.position().is_some() && self.model(id).continuity != Continuity::None {
+            if self.recovery(id).is_none_or(|recovery| recovery.stage == Stage::Rest) {
                 self.to_ask_heads.push(id);
             }
         } else {
@@ -2632,27 +2346,18 @@ impl<P> Client<P> {
     }
 
     fn doubt_all(&mut self) {
-        let wanted: Vec<EntityId> = self
-            .entities
-            .ids()
-            .filter(|&id| self.entities[id].is_wanted())
-            .collect();
+        let wanted: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].is_wanted()).collect();
         wanted.into_iter().for_each(|id| self.doubt(id));
     }
 
     /// R21: quiet, unfinished entities of a server that can't send heads.
     fn reconcile(&mut self) {
-        let wanted: Vec<EntityId> = self
-            .entities
-            .ids()
-            .filter(|&id| self.entities[id].is_wanted())
-            .collect();
+        let wanted: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].is_wanted()).collect();
         for id in wanted {
             let entity = &mut self.entities[id];
             let quiet = !entity.has(Flags::HEARD);
             entity.flags.set(Flags::HEARD, false);
-            if quiet && !entity.has(Flags::FINAL) && entity.wave == 0 && self.sync(id) == Sync::Live
-            {
+            if quiet && !entity.has(Flags::FINAL) && entity.wave == 0 && self.sync(id) == Sync::Live {
                 self.set_stage(id, Stage::Snapshot(Step::Ready));
                 self.recover(id).wants_snapshot = true;
                 self.entities[id].flags.set(Flags::CLEAR, false);
@@ -2664,24 +2369,19 @@ impl<P> Client<P> {
     fn bound(&mut self, id: EntityId) {
         let limits = &self.config.gap;
         let (max_events, max_bytes) = (limits.max_events, limits.max_bytes);
-        while self.recovery(id).is_some_and(|recovery| {
-            recovery.held_events() > max_events || recovery.held_bytes() > max_bytes
-        }) {
+        while self
+            .recovery(id)
+            .is_some_and(|recovery| recovery.held_events() > max_events || recovery.held_bytes() > max_bytes)
+        {
             if !self.cut(id) {
                 break;
             }
         }
         while self.held_bytes > HELD_BYTES {
-            let largest = (0..self.recoveries.len()).max_by_key(|&at| {
-                self.recoveries[at]
-                    .as_ref()
-                    .map_or(0, |recovery| recovery.counted)
-            });
-            let owner = largest.and_then(|at| {
-                self.entities
-                    .ids()
-                    .find(|&id| self.entities[id].recovery as usize == at + 1)
-            });
+            let largest = (0..self.recoveries.len())
+                .max_by_key(|&at| self.recoveries[at].as_ref().map_or(0, |recovery| recovery.counted));
+            let owner =
+                largest.and_then(|at| self.entities.ids().find(|&id| self.entities[id].recovery as usize == at + 1));
             if !owner.is_some_and(|id| self.cut(id)) {
                 break;
             }
@@ -2690,17 +2390,14 @@ impl<P> Client<P> {
 
     /// Drops one held event: the farthest while a replay delivers what comes before it, else the lowest, which the snapshot will cover.
     fn cut(&mut self, id: EntityId) -> bool {
-        let unconfirmed = self.entities[id].wave != 0
-            || self.entities[id].has(Flags::QUEUED)
-            || !self.connection.is_open();
+        let unconfirmed =
+            self.entities[id].wave != 0 || self.entities[id].has(Flags::QUEUED) || !self.connection.is_open();
         let placed = self.entities[id].position().is_some();
         let Some(recovery) = self.recovery_mut(id) else {
             return false;
         };
-        let delivering = matches!(
-            recovery.stage,
-            Stage::Resume(_) | Stage::Replay(Step::Out(_))
-        ) && recovery.ask.is_some_and(|ask| ask.paged);
+        let delivering = matches!(recovery.stage, Stage::Resume(_) | Stage::Replay(Step::Out(_)))
+            && recovery.ask.is_some_and(|ask| ask.paged);
         let farthest = delivering || placed && unconfirmed;
         let dropped = if let Some(suspect) = recovery
             .suspects
@@ -2710,15 +2407,9 @@ impl<P> Client<P> {
         {
             suspect.held.pop_front()
         } else if farthest {
-            recovery
-                .held
-                .pop_back()
-                .or_else(|| recovery.whole.pop_back())
+            recovery.held.pop_back().or_else(|| recovery.whole.pop_back())
         } else {
-            recovery
-                .held
-                .pop_front()
-                .or_else(|| recovery.whole.pop_front())
+            recovery.held.pop_front().or_else(|| recovery.whole.pop_front())
         };
         if placed && !farthest {
             recovery.wants_snapshot = true;
@@ -2743,9 +2434,7 @@ impl<P> Client<P> {
         recovery.rest();
         recovery.wants_snapshot = false;
         recovery.question = Question::None;
-        suspects
-            .into_iter()
-            .for_each(|suspect| self.discard_all(suspect.held));
+        suspects.into_iter().for_each(|suspect| self.discard_all(suspect.held));
         self.note_bytes(id);
         self.set_stage(id, Stage::Denied);
         self.entities[id].flags.set(Flags::CLEAR, false);
@@ -2763,9 +2452,7 @@ impl<P> Client<P> {
         recovery.errors = recovery.errors.saturating_add(1);
         recovery.resubscribe |= joining;
         recovery.snapshot = 0;
-        let wait = recovery
-            .error_wait()
-            .max(retry_after.unwrap_or(0).min(crate::config::RETRY_AFTER_CAP));
+        let wait = recovery.error_wait().max(retry_after.unwrap_or(0).min(crate::config::RETRY_AFTER_CAP));
         self.set_stage(id, Stage::Error(now + wait));
         self.entities[id].flags.set(Flags::CLEAR, false);
         self.refresh(id);
@@ -2775,9 +2462,7 @@ impl<P> Client<P> {
     fn answers_replay(&self, id: EntityId, request: Request) -> bool {
         self.is_followed(id)
             && (self.entities[id].wave != 0 && self.wave_is(id, request)
-                || self
-                    .recovery(id)
-                    .is_some_and(|recovery| recovery.ask.is_some_and(|ask| ask.request == request)))
+                || self.recovery(id).is_some_and(|recovery| recovery.ask.is_some_and(|ask| ask.request == request)))
     }
 
     /// The replay or resume was answered otherwise.
@@ -2803,14 +2488,10 @@ impl<P> Client<P> {
     fn cover(&mut self, id: EntityId) {
         let entity = &self.entities[id];
         let resumes = !entity.has(Flags::FINAL) || self.model(id).reopen == Reopen::Epoch;
-        if !self.connection.is_open() || !entity.is_wanted() || !resumes || entity.has(Flags::SENT)
-        {
+        if !self.connection.is_open() || !entity.is_wanted() || !resumes || entity.has(Flags::SENT) {
             return;
         }
-        if self
-            .recovery(id)
-            .is_some_and(|recovery| recovery.stage == Stage::Denied)
-        {
+        if self.recovery(id).is_some_and(|recovery| recovery.stage == Stage::Denied) {
             return;
         }
         if entity.topics > 0 {
@@ -2913,11 +2594,7 @@ impl<P> Client<P> {
     fn rejoin(&mut self, id: EntityId) {
         self.released.retain(|&other| other != id);
         let entity = &mut self.entities[id];
-        let floor = Floor {
-            epoch: entity.epoch,
-            seq: entity.last,
-            status: entity.status,
-        };
+        let floor = Floor { epoch: entity.epoch, seq: entity.last, status: entity.status };
         for flag in [Flags::REMEMBERED, Flags::FINAL, Flags::PLACED] {
             entity.flags.set(flag, false);
         }
@@ -2931,10 +2608,7 @@ impl<P> Client<P> {
         if !self.connection.is_open() {
             let leaving = core::mem::take(&mut self.to_unsubscribe);
             for id in leaving {
-                if self.entities.contains(id)
-                    && !self.is_wanted(id)
-                    && !self.entities[id].has(Flags::REMEMBERED)
-                {
+                if self.entities.contains(id) && !self.is_wanted(id) && !self.entities[id].has(Flags::REMEMBERED) {
                     self.forget(id);
                 }
             }
@@ -2950,16 +2624,12 @@ impl<P> Client<P> {
     }
 
     fn flush_unsubscribes(&mut self) {
-        let leaving: Vec<EntityId> = core::mem::take(&mut self.to_unsubscribe)
-            .into_iter()
-            .filter(|&id| self.entities.contains(id))
-            .collect();
+        let leaving: Vec<EntityId> =
+            core::mem::take(&mut self.to_unsubscribe).into_iter().filter(|&id| self.entities.contains(id)).collect();
         if leaving.is_empty() {
             return;
         }
-        self.outputs.push_back(Output::Send(Command::Unsubscribe {
-            entities: leaving.clone(),
-        }));
+        self.outputs.push_back(Output::Send(Command::Unsubscribe { entities: leaving.clone() }));
         for id in leaving {
             if !self.is_wanted(id) && !self.entities[id].has(Flags::REMEMBERED) {
                 self.forget(id);
@@ -2983,25 +2653,15 @@ impl<P> Client<P> {
             .into_iter()
             .filter(|&id| self.entities.contains(id) && self.entities[id].has(Flags::QUEUED))
             .collect();
-        let (wanted, dropped): (Vec<EntityId>, Vec<EntityId>) =
-            wanted.into_iter().partition(|&id| self.is_wanted(id));
-        dropped
-            .into_iter()
-            .for_each(|id| self.entities[id].flags.set(Flags::QUEUED, false));
+        let (wanted, dropped): (Vec<EntityId>, Vec<EntityId>) = wanted.into_iter().partition(|&id| self.is_wanted(id));
+        dropped.into_iter().for_each(|id| self.entities[id].flags.set(Flags::QUEUED, false));
         if wanted.is_empty() {
             return;
         }
         let deadline = self.now + self.config.timeout.subscribe;
-        let Some(wave) = self
-            .waves
-            .open(WaveKind::Subscribe, request, deadline, tries)
-        else {
+        let Some(wave) = self.waves.open(WaveKind::Subscribe, request, deadline, tries) else {
             // All waves are out; each has a deadline, and a wave that ends makes room.
-            self.to_reask.push(Reask {
-                request,
-                tries,
-                entities: wanted,
-            });
+            self.to_reask.push(Reask { request, tries, entities: wanted });
             return;
         };
         let mut resumes = Vec::with_capacity(wanted.len());
@@ -3018,9 +2678,7 @@ impl<P> Client<P> {
                 noted.request = request;
                 cursor = noted.cursor;
                 for member in self.topics.members(id).to_vec() {
-                    if self.entities[member].has(Flags::FINAL)
-                        && self.model(member).reopen == Reopen::Never
-                    {
+                    if self.entities[member].has(Flags::FINAL) && self.model(member).reopen == Reopen::Never {
                         continue;
                     }
                     if !cursor || self.entities[member].has(Flags::BEHIND) {
@@ -3030,24 +2688,15 @@ impl<P> Client<P> {
                     self.await_member(id, member);
                 }
             }
-            resumes.push(Resume {
-                entity: id,
-                position: self.resume_position(id),
-                behind,
-                cursor,
-            });
+            resumes.push(Resume { entity: id, position: self.resume_position(id), behind, cursor });
             self.refresh(id);
         }
-        self.outputs.push_back(Output::Send(Command::Subscribe {
-            request,
-            entities: resumes,
-        }));
+        self.outputs.push_back(Output::Send(Command::Subscribe { request, entities: resumes }));
     }
 
     fn resume_position(&self, id: EntityId) -> Option<Position> {
-        let forgotten = self
-            .recovery(id)
-            .is_some_and(|recovery| recovery.no_after || recovery.question == Question::Anew);
+        let forgotten =
+            self.recovery(id).is_some_and(|recovery| recovery.no_after || recovery.question == Question::Anew);
         self.entities[id].position().filter(|_| !forgotten)
     }
 
@@ -3065,12 +2714,7 @@ impl<P> Client<P> {
             return;
         }
         let request = self.next_request();
-        let Some(wave) = self.waves.open(
-            WaveKind::Heads,
-            request,
-            self.now + self.config.timeout.snapshot,
-            0,
-        ) else {
+        let Some(wave) = self.waves.open(WaveKind::Heads, request, self.now + self.config.timeout.snapshot, 0) else {
             asked.into_iter().for_each(|id| self.want_snapshot(id));
             return;
         };
@@ -3079,29 +2723,22 @@ impl<P> Client<P> {
             self.entities[id].flags.set(Flags::MOVED, false);
             self.refresh(id);
         }
-        self.outputs.push_back(Output::Send(Command::Heads {
-            request,
-            entities: asked,
-        }));
+        self.outputs.push_back(Output::Send(Command::Heads { request, entities: asked }));
     }
 
     /// R20: recovery requests, fewest tries first, while slots are free.
     fn flush_requests(&mut self) {
         let mut ready = core::mem::take(&mut self.ready);
         ready.retain(|&id| {
-            self.entities.contains(id)
-                && self
-                    .recovery(id)
-                    .is_some_and(|recovery| recovery.stage.is_ready())
+            self.entities.contains(id) && self.recovery(id).is_some_and(|recovery| recovery.stage.is_ready())
         });
         ready.sort_unstable();
         ready.dedup();
         let tries = |id: &EntityId| {
-            self.recovery(*id)
-                .map_or(0, |recovery| match recovery.stage {
-                    Stage::Replay(_) => recovery.ask.map_or(0, |ask| ask.tries),
-                    _ => recovery.snapshots.saturating_add(self.config.replay_tries),
-                })
+            self.recovery(*id).map_or(0, |recovery| match recovery.stage {
+                Stage::Replay(_) => recovery.ask.map_or(0, |ask| ask.tries),
+                _ => recovery.snapshots.saturating_add(self.config.replay_tries),
+            })
         };
         ready.sort_by_key(tries);
         let slots = self.config.max_requests.saturating_sub(self.out);
@@ -3113,10 +2750,7 @@ impl<P> Client<P> {
         let mut snapshots: Vec<(Request, Vec<EntityId>)> = Vec::new();
         let (mut new_replay, mut new_snapshot) = (0, 0);
         for id in ready {
-            let is_replay = matches!(
-                self.recovery(id).map(|recovery| recovery.stage),
-                Some(Stage::Replay(_))
-            );
+            let is_replay = matches!(self.recovery(id).map(|recovery| recovery.stage), Some(Stage::Replay(_)));
             if is_replay {
                 let Some(range) = self.missing(id) else {
                     self.set_stage(id, Stage::Rest);
@@ -3144,11 +2778,7 @@ impl<P> Client<P> {
                 let deadline = self.now + self.config.timeout.replay;
                 self.set_stage(id, Stage::Replay(Step::Out(deadline)));
                 let recovery = self.recover(id);
-                recovery.ask = Some(Ask {
-                    tries: again.tries.saturating_add(1),
-                    paged: false,
-                    ..again
-                });
+                recovery.ask = Some(Ask { tries: again.tries.saturating_add(1), paged: false, ..again });
                 recovery.shown = true;
                 self.stats.replays += 1;
                 group(&mut replays, request, range);
@@ -3185,12 +2815,10 @@ impl<P> Client<P> {
             self.refresh(id);
         }
         for (request, ranges) in replays {
-            self.outputs
-                .push_back(Output::Send(Command::Replay { request, ranges }));
+            self.outputs.push_back(Output::Send(Command::Replay { request, ranges }));
         }
         for (request, entities) in snapshots {
-            self.outputs
-                .push_back(Output::Send(Command::Snapshot { request, entities }));
+            self.outputs.push_back(Output::Send(Command::Snapshot { request, entities }));
         }
     }
 
@@ -3203,12 +2831,7 @@ impl<P> Client<P> {
             None => recovery.held.front().map(|front| front.prev),
         };
         let from = position.seq + 1;
-        (to.is_none_or(|to| from <= to)).then_some(Range {
-            entity: id,
-            epoch: position.epoch,
-            from,
-            to,
-        })
+        (to.is_none_or(|to| from <= to)).then_some(Range { entity: id, epoch: position.epoch, from, to })
     }
 
     /// A snapshot asked although nothing is known to be missing (R21).
@@ -3245,9 +2868,7 @@ impl<P> Client<P> {
     }
 
     fn wave_is(&self, id: EntityId, request: Request) -> bool {
-        self.waves
-            .get(self.entities[id].wave)
-            .is_some_and(|wave| wave.request == request)
+        self.waves.get(self.entities[id].wave).is_some_and(|wave| wave.request == request)
     }
 
     fn waiting_for(&self, request: Request, kind: WaveKind) -> Vec<EntityId> {
@@ -3267,9 +2888,7 @@ impl<P> Client<P> {
     fn act(&mut self, act: Act) {
         match act {
             Act::Nothing => {}
-            Act::GetToken { id, attempt } => {
-                self.outputs.push_back(Output::GetToken { id, attempt })
-            }
+            Act::GetToken { id, attempt } => self.outputs.push_back(Output::GetToken { id, attempt }),
             Act::CancelToken { id } => {
                 self.outputs.push_back(Output::CancelToken { id });
                 if !self.connection.is_closed() {
@@ -3289,13 +2908,8 @@ impl<P> Client<P> {
     /// The socket is silent or too slow: another one takes its place.
     fn replace(&mut self) {
         self.stats.replaced += 1;
-        self.outputs.push_back(Output::Close {
-            generation: self.connection.generation(),
-            code: CLOSE_REPLACED,
-        });
-        let act = self
-            .connection
-            .replaced(self.now, &self.config, &mut self.jitter);
+        self.outputs.push_back(Output::Close { generation: self.connection.generation(), code: CLOSE_REPLACED });
+        let act = self.connection.replaced(self.now, &self.config, &mut self.jitter);
         self.disconnect();
         self.act(act);
     }
@@ -3304,12 +2918,8 @@ impl<P> Client<P> {
         self.stats.bad_frames += 1;
         self.fault(id, Fault::BadFrame);
         if self.connection.bad_frame(&self.config) {
-            self.outputs.push_back(Output::Close {
-                generation: self.connection.generation(),
-                code: CLOSE_BAD_FRAMES,
-            });
-            self.connection
-                .lost(self.now, &self.config, &mut self.jitter);
+            self.outputs.push_back(Output::Close { generation: self.connection.generation(), code: CLOSE_BAD_FRAMES });
+            self.connection.lost(self.now, &self.config, &mut self.jitter);
             self.disconnect();
         }
     }
@@ -3317,8 +2927,7 @@ impl<P> Client<P> {
     /// The page slept: deadlines that passed prove nothing. Find out whether the socket is alive.
     fn wake(&mut self) {
         self.connection.rearm(self.now, &self.config);
-        self.waves
-            .rearm(self.now, self.now + self.config.timeout.subscribe);
+        self.waves.rearm(self.now, self.now + self.config.timeout.subscribe);
         let out: Vec<EntityId> = self
             .entities
             .ids()
@@ -3326,16 +2935,9 @@ impl<P> Client<P> {
                 let stage = self.recovery(id).map(|recovery| recovery.stage);
                 let deadline = matches!(
                     stage,
-                    Some(
-                        Stage::Resume(_)
-                            | Stage::Replay(Step::Out(_))
-                            | Stage::Snapshot(Step::Out(_))
-                    )
+                    Some(Stage::Resume(_) | Stage::Replay(Step::Out(_)) | Stage::Snapshot(Step::Out(_)))
                 );
-                deadline
-                    && stage
-                        .and_then(Stage::timer)
-                        .is_some_and(|at| at <= self.now)
+                deadline && stage.and_then(Stage::timer).is_some_and(|at| at <= self.now)
             })
             .collect();
         for id in out {
@@ -3400,18 +3002,14 @@ impl<P> Client<P> {
                 recovery.question = Question::Anew;
                 recovery.wants_snapshot = true;
             }
-            suspects
-                .into_iter()
-                .for_each(|suspect| self.discard_all(suspect.held));
+            suspects.into_iter().for_each(|suspect| self.discard_all(suspect.held));
             self.note_bytes(id);
         }
     }
 
     /// Whether anything wanted may still change.
     fn is_unfinished(&self) -> bool {
-        self.entities
-            .ids()
-            .any(|id| self.entities[id].is_wanted() && !self.entities[id].has(Flags::FINAL))
+        self.entities.ids().any(|id| self.entities[id].is_wanted() && !self.entities[id].has(Flags::FINAL))
     }
 }
 
@@ -3420,24 +3018,18 @@ impl<P> Client<P> {
     fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
         let (entities, recoveries) = (&self.entities, &self.recoveries);
-        self.timers
-            .skip(|at, id| !is_armed(entities, recoveries, at, id));
+        self.timers.skip(|at, id| !is_armed(entities, recoveries, at, id));
     }
 
     fn model(&self, id: EntityId) -> Model {
-        self.models
-            .get(usize::from(self.entities[id].model.0))
-            .copied()
-            .unwrap_or_default()
+        self.models.get(usize::from(self.entities[id].model.0)).copied().unwrap_or_default()
     }
 
     /// Whether frames of it count: wanted or lingering, and not refused by the server.
     fn is_followed(&self, id: EntityId) -> bool {
         !self.connection.is_closed()
             && self.is_wanted(id)
-            && self
-                .recovery(id)
-                .is_none_or(|recovery| recovery.stage != Stage::Denied)
+            && self.recovery(id).is_none_or(|recovery| recovery.stage != Stage::Denied)
     }
 
     /// Whether the position was confirmed on this socket (R30).
@@ -3447,9 +3039,9 @@ impl<P> Client<P> {
             && entity.wave == 0
             && !entity.has(Flags::QUEUED)
             && (entity.has(Flags::SENT) || entity.topics > 0)
-            && self.recovery(id).is_none_or(|recovery| {
-                !recovery.resubscribe && recovery.ask.is_none_or(|ask| !ask.confirms)
-            })
+            && self
+                .recovery(id)
+                .is_none_or(|recovery| !recovery.resubscribe && recovery.ask.is_none_or(|ask| !ask.confirms))
     }
 
     fn is_clear(&self, id: EntityId, model: &Model) -> bool {
@@ -3462,9 +3054,7 @@ impl<P> Client<P> {
             && !entity.has(Flags::DRAINING)
             && entity.is_wanted()
             && self.is_confirmed(id)
-            && self
-                .recovery(id)
-                .is_none_or(|recovery| recovery.held_events() == 0 && recovery.stage == Stage::Rest)
+            && self.recovery(id).is_none_or(|recovery| recovery.held_events() == 0 && recovery.stage == Stage::Rest)
     }
 
     fn refresh(&mut self, id: EntityId) {
@@ -3546,12 +3136,8 @@ impl<P> Client<P> {
     fn trim(&mut self, id: EntityId) {
         let now = self.now;
         if let Some(recovery) = self.recovery_mut(id) {
-            recovery.far_asked = recovery
-                .far_asked
-                .filter(|&at| now.since(at) < FAR_AHEAD_PACE);
-            recovery.diverged = recovery
-                .diverged
-                .filter(|&at| now.since(at) < DIVERGED_PACE);
+            recovery.far_asked = recovery.far_asked.filter(|&at| now.since(at) < FAR_AHEAD_PACE);
+            recovery.diverged = recovery.diverged.filter(|&at| now.since(at) < DIVERGED_PACE);
             if recovery.is_idle() {
                 self.drop_recovery(id);
             }
@@ -3570,10 +3156,7 @@ impl<P> Client<P> {
             self.out -= usize::from(recovery.stage.is_out());
             self.discard_all(core::mem::take(&mut recovery.held));
             self.discard_all(core::mem::take(&mut recovery.whole));
-            recovery
-                .suspects
-                .into_iter()
-                .for_each(|suspect| self.discard_all(suspect.held));
+            recovery.suspects.into_iter().for_each(|suspect| self.discard_all(suspect.held));
         }
     }
 
@@ -3637,12 +3220,7 @@ fn recovery_of<'a, P>(
 }
 
 /// Whether an entry of the timers still means something.
-fn is_armed<P>(
-    entities: &Entities,
-    recoveries: &[Option<Box<Recovery<P>>>],
-    at: Instant,
-    id: EntityId,
-) -> bool {
+fn is_armed<P>(entities: &Entities, recoveries: &[Option<Box<Recovery<P>>>], at: Instant, id: EntityId) -> bool {
     recovery_of(entities, recoveries, id)
         .is_some_and(|recovery| recovery.linger == Some(at) || recovery.stage.timer() == Some(at))
 }

@@ -159,10 +159,7 @@ impl Connection {
     }
 
     pub(crate) fn has_socket(&self) -> bool {
-        matches!(
-            self.state,
-            State::Dialing(_) | State::Greeting(_) | State::Live
-        )
+        matches!(self.state, State::Dialing(_) | State::Greeting(_) | State::Live)
     }
 
     pub(crate) fn is_current(&self, generation: u32) -> bool {
@@ -207,14 +204,8 @@ impl Connection {
             return Act::Nothing;
         }
         self.calls += 1;
-        self.token = Some(TokenCall {
-            id: self.calls,
-            deadline: now + config.timeout.user,
-        });
-        Act::GetToken {
-            id: self.calls,
-            attempt: self.attempts,
-        }
+        self.token = Some(TokenCall { id: self.calls, deadline: now + config.timeout.user });
+        Act::GetToken { id: self.calls, attempt: self.attempts }
     }
 
     fn dial(&mut self, now: Instant, config: &Config) -> Act {
@@ -222,9 +213,7 @@ impl Connection {
         self.dialed = true;
         self.not_before = None;
         self.state = State::Dialing(now + config.timeout.connect);
-        Act::Dial {
-            generation: self.generation,
-        }
+        Act::Dial { generation: self.generation }
     }
 
     /// `getToken` answered, in time or not. The flag tells whether the answer is a failed attempt (R29).
@@ -253,11 +242,7 @@ impl Connection {
 
     /// The server wants a fresh token on this socket.
     pub(crate) fn refresh(&mut self, now: Instant, config: &Config) -> Act {
-        if config.get_token && self.is_open() {
-            self.ask_token(now, config)
-        } else {
-            Act::Nothing
-        }
+        if config.get_token && self.is_open() { self.ask_token(now, config) } else { Act::Nothing }
     }
 
     pub(crate) fn opened(&mut self, now: Instant) {
@@ -274,32 +259,21 @@ impl Connection {
         self.can = Can::default();
     }
 
-    pub(crate) fn welcomed(
-        &mut self,
-        now: Instant,
-        config: &Config,
-        heartbeat: Option<Millis>,
-        can: Can,
-    ) -> bool {
+    pub(crate) fn welcomed(&mut self, now: Instant, config: &Config, heartbeat: Option<Millis>, can: Can) -> bool {
         if !matches!(self.state, State::Greeting(_)) {
             return false;
         }
         self.state = State::Live;
         self.live_since = now;
         self.can = can;
-        self.heartbeat =
-            heartbeat.map(|interval| interval.clamp(HEARTBEAT_RANGE.0, HEARTBEAT_RANGE.1));
+        self.heartbeat = heartbeat.map(|interval| interval.clamp(HEARTBEAT_RANGE.0, HEARTBEAT_RANGE.1));
         self.ping_at = self.ping_interval(config).map(|interval| now + interval);
         true
     }
 
     /// The interval of pings that go out whatever arrives (R28).
     fn ping_interval(&self, config: &Config) -> Option<Millis> {
-        config.ping.or(if self.heartbeat.is_none() {
-            Some(PING_INTERVAL)
-        } else {
-            None
-        })
+        config.ping.or(if self.heartbeat.is_none() { Some(PING_INTERVAL) } else { None })
     }
 
     pub(crate) fn heard(&mut self, at: Instant) {
@@ -374,12 +348,7 @@ impl Connection {
     }
 
     /// The server refused the token. The flag tells that it was the second time (R27).
-    pub(crate) fn refused(
-        &mut self,
-        now: Instant,
-        config: &Config,
-        jitter: &mut Jitter,
-    ) -> (Act, bool) {
+    pub(crate) fn refused(&mut self, now: Instant, config: &Config, jitter: &mut Jitter) -> (Act, bool) {
         self.note_stability(now, config);
         if self.refused || !config.get_token {
             self.schedule(now, config, jitter);
@@ -425,9 +394,7 @@ impl Connection {
         let backoff = &config.backoff;
         let mut bound = backoff.base;
         for _ in 0..self.attempts {
-            bound = bound
-                .saturating_mul(u64::from(backoff.factor))
-                .min(backoff.cap);
+            bound = bound.saturating_mul(u64::from(backoff.factor)).min(backoff.cap);
             if bound == backoff.cap {
                 break;
             }
@@ -435,9 +402,7 @@ impl Connection {
         self.attempts = self.attempts.saturating_add(1);
         let at = now + jitter.between(backoff.min, bound.max(backoff.min));
         self.token = None;
-        self.state = State::Offline(Some(
-            self.not_before.map_or(at, |not_before| at.max(not_before)),
-        ));
+        self.state = State::Offline(Some(self.not_before.map_or(at, |not_before| at.max(not_before))));
     }
 
     /// `goodbye` or an `error` asked for a wait before the next dial.
@@ -460,9 +425,7 @@ impl Connection {
             }
             return Act::Nothing;
         }
-        let paced = self
-            .shortened
-            .is_some_and(|at| now.since(at) < SHORTEN_PACE);
+        let paced = self.shortened.is_some_and(|at| now.since(at) < SHORTEN_PACE);
         if paced && due.is_some() {
             return Act::Nothing;
         }
@@ -517,16 +480,9 @@ impl Connection {
             _ => None,
         };
         let socket = if self.is_open() {
-            let ping = if self.pong.is_none() {
-                self.ping_at
-            } else {
-                None
-            };
+            let ping = if self.pong.is_none() { self.ping_at } else { None };
             let pong = self.pong.map(|(_, at)| at);
-            earliest(
-                earliest(ping, pong),
-                earliest(self.probe_at, self.silence_at()),
-            )
+            earliest(earliest(ping, pong), earliest(self.probe_at, self.silence_at()))
         } else {
             None
         };
@@ -538,12 +494,7 @@ impl Connection {
     }
 
     /// What is due at `now`; to be called until it answers [`Act::Nothing`].
-    pub(crate) fn handle_timeout(
-        &mut self,
-        now: Instant,
-        config: &Config,
-        jitter: &mut Jitter,
-    ) -> Act {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, config: &Config, jitter: &mut Jitter) -> Act {
         if let Some(call) = self.token
             && call.deadline <= now
         {
@@ -566,15 +517,10 @@ impl Connection {
             return Act::Replace;
         }
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if self.pong.is_none()
-            && (due(self.probe_at) || due(self.silence_at()) || due(self.ping_at))
-        {
+        if self.pong.is_none() && (due(self.probe_at) || due(self.silence_at()) || due(self.ping_at)) {
             self.probe_at = None;
-            self.ping_at = if self.is_live() {
-                self.ping_interval(config).map(|interval| now + interval)
-            } else {
-                None
-            };
+            self.ping_at =
+                if self.is_live() { self.ping_interval(config).map(|interval| now + interval) } else { None };
             self.calls += 1;
             self.pong = Some((self.calls, now + config.timeout.probe));
             return Act::Ping { id: self.calls };

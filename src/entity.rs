@@ -139,10 +139,7 @@ impl Entity {
     }
 
     pub(crate) fn position(&self) -> Option<Position> {
-        self.has(Flags::PLACED).then_some(Position {
-            epoch: self.epoch,
-            seq: self.last,
-        })
+        self.has(Flags::PLACED).then_some(Position { epoch: self.epoch, seq: self.last })
     }
 
     /// Whether anybody wants it.
@@ -208,22 +205,13 @@ pub(crate) enum Numbers {
 
 impl Numbers {
     /// Reads what the wire gave. `last` is the position, if there is one.
-    pub(crate) fn read(
-        model: &Model,
-        prev: Option<Seq>,
-        seq: Option<Seq>,
-        last: Option<Seq>,
-    ) -> Numbers {
+    pub(crate) fn read(model: &Model, prev: Option<Seq>, seq: Option<Seq>, last: Option<Seq>) -> Numbers {
         let usable = |seq: Seq| seq <= crate::config::MAX_SEQ;
         if !prev.is_none_or(usable) || !seq.is_none_or(usable) {
             return Numbers::Unusable;
         }
         let Some(seq) = seq else {
-            return if model.continuity == Continuity::None {
-                Numbers::Arrives(None)
-            } else {
-                Numbers::Unusable
-            };
+            return if model.continuity == Continuity::None { Numbers::Arrives(None) } else { Numbers::Unusable };
         };
         match model.continuity {
             Continuity::None => Numbers::Arrives(Some(seq)),
@@ -247,10 +235,7 @@ impl Numbers {
             Continuity::Range => match (prev, seq) {
                 (_, 0) => Numbers::BeforeFirst,
                 (Some(prev), _) if prev >= seq => Numbers::Unusable,
-                (prev, _) => Numbers::Covers {
-                    prev: prev.unwrap_or(seq - 1),
-                    seq,
-                },
+                (prev, _) => Numbers::Covers { prev: prev.unwrap_or(seq - 1), seq },
             },
         }
     }
@@ -272,11 +257,7 @@ impl Entities {
             self[id] = entity;
             return id;
         }
-        if self
-            .segments
-            .last()
-            .is_none_or(|segment| segment.len() == SEGMENT)
-        {
+        if self.segments.last().is_none_or(|segment| segment.len() == SEGMENT) {
             self.segments.push(Vec::with_capacity(SEGMENT));
         }
         let full = self.segments.len() - 1;
@@ -332,37 +313,17 @@ mod tests {
         use Numbers::*;
         let too_large = crate::config::MAX_SEQ + 1;
         let table = [
-            (
-                Continuity::PlusOne,
-                None,
-                Some(6),
-                Covers { prev: 5, seq: 6 },
-            ),
-            (
-                Continuity::PlusOne,
-                Some(5),
-                Some(6),
-                Covers { prev: 5, seq: 6 },
-            ),
+            (Continuity::PlusOne, None, Some(6), Covers { prev: 5, seq: 6 }),
+            (Continuity::PlusOne, Some(5), Some(6), Covers { prev: 5, seq: 6 }),
             (Continuity::PlusOne, Some(4), Some(6), Unusable),
             (Continuity::PlusOne, None, None, Unusable),
             (Continuity::PlusOne, None, Some(0), BeforeFirst),
             (Continuity::PlusOne, None, Some(too_large), Unusable),
-            (
-                Continuity::Range,
-                Some(4),
-                Some(6),
-                Covers { prev: 4, seq: 6 },
-            ),
+            (Continuity::Range, Some(4), Some(6), Covers { prev: 4, seq: 6 }),
             (Continuity::Range, Some(6), Some(6), Unusable),
             (Continuity::Range, None, Some(6), Covers { prev: 5, seq: 6 }),
             (Continuity::Prev, None, Some(6), Unusable),
-            (
-                Continuity::Prev,
-                Some(2),
-                Some(9),
-                Covers { prev: 2, seq: 9 },
-            ),
+            (Continuity::Prev, Some(2), Some(9), Covers { prev: 2, seq: 9 }),
             (Continuity::Prev, Some(5), Some(5), StandsAt(5)),
             (Continuity::Prev, Some(5), Some(3), Restarts(3)),
             (Continuity::Prev, Some(8), Some(3), Unusable),
@@ -370,33 +331,17 @@ mod tests {
             (Continuity::None, Some(9), Some(3), Arrives(Some(3))),
         ];
         for (continuity, prev, seq, expected) in table {
-            let model = Model {
-                continuity,
-                ..Model::default()
-            };
-            assert_eq!(
-                Numbers::read(&model, prev, seq, Some(5)),
-                expected,
-                "{continuity:?} {prev:?} {seq:?}"
-            );
+            let model = Model { continuity, ..Model::default() };
+            assert_eq!(Numbers::read(&model, prev, seq, Some(5)), expected, "{continuity:?} {prev:?} {seq:?}");
         }
     }
 
     #[test]
     fn reach_is_relative_to_the_position() {
-        let entity = Entity {
-            last: 5,
-            ..Entity::default()
-        };
+        let entity = Entity { last: 5, ..Entity::default() };
         let strict = Model::default();
-        let absolute = Model {
-            overlap_absolute: true,
-            ..Model::default()
-        };
-        let skip = Model {
-            on_gap: Some(OnGap::Skip),
-            ..Model::default()
-        };
+        let absolute = Model { overlap_absolute: true, ..Model::default() };
+        let skip = Model { on_gap: Some(OnGap::Skip), ..Model::default() };
         let table = [
             (&strict, 4, 5, true, Reach::Covered),
             (&strict, 5, 6, true, Reach::Next),
@@ -409,11 +354,7 @@ mod tests {
             (&skip, 3, 4, true, Reach::Covered),
         ];
         for (model, prev, seq, visible, expected) in table {
-            assert_eq!(
-                entity.reach(model, prev, seq, visible),
-                expected,
-                "({prev}, {seq}] {visible}"
-            );
+            assert_eq!(entity.reach(model, prev, seq, visible), expected, "({prev}, {seq}] {visible}");
         }
     }
 

@@ -38,10 +38,7 @@ pub(crate) struct Gap<P> {
 
 impl<P> Default for Gap<P> {
     fn default() -> Self {
-        Gap {
-            held: VecDeque::new(),
-            bytes: 0,
-        }
+        Gap { held: VecDeque::new(), bytes: 0 }
     }
 }
 
@@ -49,17 +46,10 @@ impl<P> Gap<P> {
     /// Holds an event; gives it back if the same numbers are held already: the first one stays.
     pub(crate) fn insert(&mut self, event: Held<P>) -> Result<(), Held<P>> {
         let key = (event.prev, event.seq);
-        let at = if self
-            .held
-            .back()
-            .is_none_or(|back| (back.prev, back.seq) < key)
-        {
+        let at = if self.held.back().is_none_or(|back| (back.prev, back.seq) < key) {
             self.held.len()
         } else {
-            match self
-                .held
-                .binary_search_by(|held| (held.prev, held.seq).cmp(&key))
-            {
+            match self.held.binary_search_by(|held| (held.prev, held.seq).cmp(&key)) {
                 Ok(_) => return Err(event),
                 Err(at) => at,
             }
@@ -90,11 +80,7 @@ impl<P> Gap<P> {
 
     /// Removes an event that (.., last] covers; `None` when no such event is left.
     pub(crate) fn pop_covered(&mut self, last: Seq) -> Option<Held<P>> {
-        let at = self
-            .held
-            .iter()
-            .take_while(|held| held.prev < last)
-            .position(|held| held.seq <= last)?;
+        let at = self.held.iter().take_while(|held| held.prev < last).position(|held| held.seq <= last)?;
         let event = self.held.remove(at)?;
         self.bytes -= u64::from(event.bytes);
         Some(event)
@@ -115,19 +101,10 @@ impl<P> Gap<P> {
     /// Sorting and distinctness of the neighbours of a change imply those of the whole; the whole is checked in debug builds.
     fn check(&self) {
         debug_assert!(
-            self.held
-                .iter()
-                .zip(self.held.iter().skip(1))
-                .all(|(a, b)| (a.prev, a.seq) < (b.prev, b.seq)),
+            self.held.iter().zip(self.held.iter().skip(1)).all(|(a, b)| (a.prev, a.seq) < (b.prev, b.seq)),
             "held events are sorted and distinct"
         );
-        debug_assert_eq!(
-            self.bytes,
-            self.held
-                .iter()
-                .map(|held| u64::from(held.bytes))
-                .sum::<u64>()
-        );
+        debug_assert_eq!(self.bytes, self.held.iter().map(|held| u64::from(held.bytes)).sum::<u64>());
     }
 }
 
@@ -171,18 +148,10 @@ mod tests {
                     }
                     3 => {
                         let popped = gap.pop_front().map(|held| (held.prev, held.seq));
-                        let expected = if model.is_empty() {
-                            None
-                        } else {
-                            Some(model.remove(0))
-                        };
+                        let expected = if model.is_empty() { None } else { Some(model.remove(0)) };
                         assert_eq!(popped, expected, "seed {seed}");
                     }
-                    4 => assert_eq!(
-                        gap.pop_back().map(|held| (held.prev, held.seq)),
-                        model.pop(),
-                        "seed {seed}"
-                    ),
+                    4 => assert_eq!(gap.pop_back().map(|held| (held.prev, held.seq)), model.pop(), "seed {seed}"),
                     _ => {
                         let last = jitter.between(0, 24);
                         while let Some(held) = gap.pop_covered(last) {
@@ -192,11 +161,7 @@ mod tests {
                     }
                 }
                 assert_eq!(gap.len(), model.len(), "seed {seed}");
-                assert_eq!(
-                    gap.bytes(),
-                    model.iter().map(|&(_, seq)| seq).sum::<u64>(),
-                    "seed {seed}"
-                );
+                assert_eq!(gap.bytes(), model.iter().map(|&(_, seq)| seq).sum::<u64>(), "seed {seed}");
             }
         }
     }

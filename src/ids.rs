@@ -28,10 +28,7 @@ pub(crate) struct Ids {
 
 impl Ids {
     pub(crate) fn new(capacity: u16) -> Self {
-        Ids {
-            capacity,
-            applied: VecDeque::new(),
-        }
+        Ids { capacity, applied: VecDeque::new() }
     }
 
     /// Notes an applied event. An id counts from here on, not while it is held.
@@ -51,10 +48,7 @@ impl Ids {
 
     /// Whether `seq` was applied under another id: the history forked (R5).
     pub(crate) fn contradicts(&self, seq: Seq, id: EventId) -> bool {
-        self.applied
-            .iter()
-            .rev()
-            .any(|&(noted, other)| noted == seq && other != id)
+        self.applied.iter().rev().any(|&(noted, other)| noted == seq && other != id)
     }
 
     /// Whether this id was applied already (R6).
@@ -79,10 +73,7 @@ mod tests {
         assert!(!ids.contradicts(3, EventId(103)));
         assert!(!ids.contradicts(1, EventId(9)), "evicted: nothing is known");
         ids.take_back(2);
-        assert!(
-            ids.contains(EventId(103)),
-            "only the newest can be taken back"
-        );
+        assert!(ids.contains(EventId(103)), "only the newest can be taken back");
         ids.take_back(3);
         assert!(!ids.contains(EventId(103)));
     }

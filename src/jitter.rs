@@ -18,11 +18,7 @@ impl Jitter {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^= z >> 31;
-        if high <= low {
-            low
-        } else {
-            low + z % (high - low + 1)
-        }
+        if high <= low { low } else { low + z % (high - low + 1) }
     }
 }
 

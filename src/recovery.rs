@@ -53,24 +53,17 @@ impl Stage {
     pub(crate) fn timer(self) -> Option<Instant> {
         match self {
             Stage::Grace(at) | Stage::Resume(at) | Stage::Error(at) | Stage::Failed(at) => Some(at),
-            Stage::Replay(Step::Wait(at) | Step::Out(at))
-            | Stage::Snapshot(Step::Wait(at) | Step::Out(at)) => Some(at),
+            Stage::Replay(Step::Wait(at) | Step::Out(at)) | Stage::Snapshot(Step::Wait(at) | Step::Out(at)) => Some(at),
             _ => None,
         }
     }
 
     pub(crate) fn is_out(self) -> bool {
-        matches!(
-            self,
-            Stage::Replay(Step::Out(_)) | Stage::Snapshot(Step::Out(_))
-        )
+        matches!(self, Stage::Replay(Step::Out(_)) | Stage::Snapshot(Step::Out(_)))
     }
 
     pub(crate) fn is_ready(self) -> bool {
-        matches!(
-            self,
-            Stage::Replay(Step::Ready) | Stage::Snapshot(Step::Ready)
-        )
+        matches!(self, Stage::Replay(Step::Ready) | Stage::Snapshot(Step::Ready))
     }
 }
 
@@ -214,23 +207,11 @@ impl<P> Default for Recovery<P> {
 
 impl<P> Recovery<P> {
     pub(crate) fn held_events(&self) -> usize {
-        self.held.len()
-            + self.whole.len()
-            + self
-                .suspects
-                .iter()
-                .map(|suspect| suspect.held.len())
-                .sum::<usize>()
+        self.held.len() + self.whole.len() + self.suspects.iter().map(|suspect| suspect.held.len()).sum::<usize>()
     }
 
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.held.bytes()
-            + self.whole.bytes()
-            + self
-                .suspects
-                .iter()
-                .map(|suspect| suspect.held.bytes())
-                .sum::<u64>()
+        self.held.bytes() + self.whole.bytes() + self.suspects.iter().map(|suspect| suspect.held.bytes()).sum::<u64>()
     }
 
     pub(crate) fn is_retired(&self, epoch: Epoch) -> bool {
@@ -381,15 +362,8 @@ mod tests {
 
     #[test]
     fn error_waits_double_up_to_thirty_seconds() {
-        let waits: Vec<u64> = (1..=7)
-            .map(|errors| {
-                Recovery::<()> {
-                    errors,
-                    ..Recovery::default()
-                }
-                .error_wait()
-            })
-            .collect();
+        let waits: Vec<u64> =
+            (1..=7).map(|errors| Recovery::<()> { errors, ..Recovery::default() }.error_wait()).collect();
         assert_eq!(waits, [2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]);
     }
 

@@ -30,19 +30,10 @@ impl Topics {
 
     /// The topic, noted if it is new.
     pub(crate) fn note(&mut self, entity: EntityId) -> &mut Topic {
-        let at = self
-            .topics
-            .iter()
-            .position(|topic| topic.entity == entity)
-            .unwrap_or_else(|| {
-                self.topics.push(Topic {
-                    entity,
-                    members: Vec::new(),
-                    request: 0,
-                    cursor: false,
-                });
-                self.topics.len() - 1
-            });
+        let at = self.topics.iter().position(|topic| topic.entity == entity).unwrap_or_else(|| {
+            self.topics.push(Topic { entity, members: Vec::new(), request: 0, cursor: false });
+            self.topics.len() - 1
+        });
         &mut self.topics[at]
     }
 
@@ -52,9 +43,7 @@ impl Topics {
     }
 
     pub(crate) fn forget_cursors(&mut self) {
-        self.topics
-            .iter_mut()
-            .for_each(|topic| topic.cursor = false);
+        self.topics.iter_mut().for_each(|topic| topic.cursor = false);
     }
 
     /// False if it was a member already.
@@ -93,9 +82,6 @@ impl Topics {
 
     /// The topics that `member` is in.
     pub(crate) fn of(&self, member: EntityId) -> impl Iterator<Item = EntityId> + use<'_> {
-        self.topics
-            .iter()
-            .filter(move |topic| topic.members.binary_search(&member).is_ok())
-            .map(|topic| topic.entity)
+        self.topics.iter().filter(move |topic| topic.members.binary_search(&member).is_ok()).map(|topic| topic.entity)
     }
 }

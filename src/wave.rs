@@ -39,20 +39,8 @@ pub(crate) struct Waves {
 }
 
 impl Waves {
-    pub(crate) fn open(
-        &mut self,
-        kind: WaveKind,
-        request: Request,
-        deadline: Instant,
-        tries: u8,
-    ) -> Option<WaveId> {
-        let wave = Some(Wave {
-            kind,
-            request,
-            deadline,
-            tries,
-            waiting: 0,
-        });
+    pub(crate) fn open(&mut self, kind: WaveKind, request: Request, deadline: Instant, tries: u8) -> Option<WaveId> {
+        let wave = Some(Wave { kind, request, deadline, tries, waiting: 0 });
         if let Some(at) = self.waves.iter().position(Option::is_none) {
             self.waves[at] = wave;
             return Some(at as WaveId + 1);
@@ -65,18 +53,10 @@ impl Waves {
     }
 
     /// A wave of this kind, request and deadline, opened if there is none.
-    pub(crate) fn join(
-        &mut self,
-        kind: WaveKind,
-        request: Request,
-        deadline: Instant,
-    ) -> Option<WaveId> {
+    pub(crate) fn join(&mut self, kind: WaveKind, request: Request, deadline: Instant) -> Option<WaveId> {
         let same = |wave: &Option<Wave>| {
             wave.as_ref().is_some_and(|wave| {
-                wave.kind == kind
-                    && wave.request == request
-                    && wave.deadline == deadline
-                    && wave.tries == 0
+                wave.kind == kind && wave.request == request && wave.deadline == deadline && wave.tries == 0
             })
         };
         match self.waves.iter().position(same) {
@@ -112,18 +92,13 @@ impl Waves {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.waves
-            .iter()
-            .flatten()
-            .fold(None, |at, wave| earliest(at, Some(wave.deadline)))
+        self.waves.iter().flatten().fold(None, |at, wave| earliest(at, Some(wave.deadline)))
     }
 
     /// The waves whose deadline has passed.
     pub(crate) fn due(&self, now: Instant) -> Vec<WaveId> {
         let due = |(at, wave): (usize, &Option<Wave>)| {
-            wave.as_ref()
-                .filter(|wave| wave.deadline <= now)
-                .map(|_| at as WaveId + 1)
+            wave.as_ref().filter(|wave| wave.deadline <= now).map(|_| at as WaveId + 1)
         };
         self.waves.iter().enumerate().filter_map(due).collect()
     }
@@ -131,19 +106,13 @@ impl Waves {
     /// Those of this request that are out.
     pub(crate) fn of_request(&self, request: Request) -> Vec<WaveId> {
         let same = |(at, wave): (usize, &Option<Wave>)| {
-            wave.as_ref()
-                .filter(|wave| wave.request == request)
-                .map(|_| at as WaveId + 1)
+            wave.as_ref().filter(|wave| wave.request == request).map(|_| at as WaveId + 1)
         };
         self.waves.iter().enumerate().filter_map(same).collect()
     }
 
     /// Sets the deadlines that have passed to `deadline`: the page slept (R28).
     pub(crate) fn rearm(&mut self, now: Instant, deadline: Instant) {
-        self.waves
-            .iter_mut()
-            .flatten()
-            .filter(|wave| wave.deadline <= now)
-            .for_each(|wave| wave.deadline = deadline);
+        self.waves.iter_mut().flatten().filter(|wave| wave.deadline <= now).for_each(|wave| wave.deadline = deadline);
     }
 }

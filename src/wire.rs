@@ -37,9 +37,7 @@ impl Data {
     /// # Errors
     /// When `text` is not exactly one JSON value.
     pub fn from_text(text: String) -> Result<Self, DecodeError> {
-        RawValue::from_string(text)
-            .map(|raw| Data(raw.into()))
-            .map_err(|error| DecodeError::Json(error.to_string()))
+        RawValue::from_string(text).map(|raw| Data(raw.into())).map_err(|error| DecodeError::Json(error.to_string()))
     }
 
     /// Writes a value as JSON.
@@ -318,10 +316,7 @@ pub struct Replay {
 
 /// Numbers `from` to `to`, both included; an array of two on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Range(
-    #[serde(deserialize_with = "seq")] pub u64,
-    #[serde(deserialize_with = "seq")] pub u64,
-);
+pub struct Range(#[serde(deserialize_with = "seq")] pub u64, #[serde(deserialize_with = "seq")] pub u64);
 
 /// `gone`: what was asked for was trimmed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -605,9 +600,9 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DecodeError::Json(reason) => write!(f, "The text is not JSON: {reason}."),
-            DecodeError::Shape => f.write_str(
-                "A frame is a JSON object, or an array of objects that is not nested; this is neither.",
-            ),
+            DecodeError::Shape => {
+                f.write_str("A frame is a JSON object, or an array of objects that is not nested; this is neither.")
+            }
             DecodeError::MissingType => f.write_str("The frame has no `type`, which must be a string."),
             DecodeError::MissingField { frame, field } => {
                 write!(f, "The `{frame}` frame has no `{field}`, which it needs.")
@@ -660,10 +655,7 @@ fn decode<F>(
     };
     match first_byte(text) {
         Some(b'[') => match serde_json::from_str::<Vec<&RawValue>>(text) {
-            Ok(members) => members
-                .into_iter()
-                .map(|member| one(member.get()))
-                .collect(),
+            Ok(members) => members.into_iter().map(|member| one(member.get())).collect(),
             Err(error) => vec![Err(DecodeError::Json(error.to_string()))],
         },
         _ => vec![one(text)],
@@ -671,16 +663,12 @@ fn decode<F>(
 }
 
 fn first_byte(text: &str) -> Option<u8> {
-    text.bytes()
-        .find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+    text.bytes().find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
 }
 
 fn server_frame(f: &mut Fields<'_>) -> Result<Option<ServerFrame>, DecodeError> {
     let frame = match f.frame.as_str() {
-        "welcome" => ServerFrame::Welcome(Welcome {
-            heartbeat: f.optional("heartbeat")?,
-            can: f.or_default("can")?,
-        }),
+        "welcome" => ServerFrame::Welcome(Welcome { heartbeat: f.optional("heartbeat")?, can: f.or_default("can")? }),
         "event" => ServerFrame::Event(Event {
             entity: f.required("entity")?,
             epoch: f.or_default("epoch")?,
@@ -753,21 +741,14 @@ fn server_frame(f: &mut Fields<'_>) -> Result<Option<ServerFrame>, DecodeError> 
             status: f.required("status")?,
             data: f.data("data")?,
         }),
-        "discontinuity" => ServerFrame::Discontinuity(Discontinuity {
-            entity: f.optional("entity")?,
-            reason: f.or_default("reason")?,
-        }),
-        "heartbeat" => ServerFrame::Heartbeat(Heartbeat {
-            heads: f.or_default("heads")?,
-            cursors: f.or_default("cursors")?,
-        }),
-        "heads" => ServerFrame::Heads(Heads {
-            heads: f.required("heads")?,
-            request: f.required("request")?,
-        }),
-        "pong" => ServerFrame::Pong(Pong {
-            id: f.required("id")?,
-        }),
+        "discontinuity" => {
+            ServerFrame::Discontinuity(Discontinuity { entity: f.optional("entity")?, reason: f.or_default("reason")? })
+        }
+        "heartbeat" => {
+            ServerFrame::Heartbeat(Heartbeat { heads: f.or_default("heads")?, cursors: f.or_default("cursors")? })
+        }
+        "heads" => ServerFrame::Heads(Heads { heads: f.required("heads")?, request: f.required("request")? }),
+        "pong" => ServerFrame::Pong(Pong { id: f.required("id")? }),
         "error" => ServerFrame::Error(Error {
             code: f.required("code")?,
             message: f.or_default("message")?,
@@ -775,10 +756,9 @@ fn server_frame(f: &mut Fields<'_>) -> Result<Option<ServerFrame>, DecodeError> 
             entity: f.optional("entity")?,
             retry_after: f.optional("retryAfter")?,
         }),
-        "goodbye" => ServerFrame::Goodbye(Goodbye {
-            reason: f.or_default("reason")?,
-            retry_after: f.optional("retryAfter")?,
-        }),
+        "goodbye" => {
+            ServerFrame::Goodbye(Goodbye { reason: f.or_default("reason")?, retry_after: f.optional("retryAfter")? })
+        }
         _ => return Ok(None),
     };
     Ok(Some(frame))
@@ -786,13 +766,8 @@ fn server_frame(f: &mut Fields<'_>) -> Result<Option<ServerFrame>, DecodeError> 
 
 fn client_frame(f: &mut Fields<'_>) -> Result<Option<ClientFrame>, DecodeError> {
     let frame = match f.frame.as_str() {
-        "hello" => ClientFrame::Hello(Hello {
-            token: f.optional("token")?,
-            client: f.or_default("client")?,
-        }),
-        "auth" => ClientFrame::Auth(Auth {
-            token: f.required("token")?,
-        }),
+        "hello" => ClientFrame::Hello(Hello { token: f.optional("token")?, client: f.or_default("client")? }),
+        "auth" => ClientFrame::Auth(Auth { token: f.required("token")? }),
         "subscribe" => ClientFrame::Subscribe(Subscribe {
             request: f.required("request")?,
             entities: f.list("entities", |e| {
@@ -806,9 +781,7 @@ fn client_frame(f: &mut Fields<'_>) -> Result<Option<ClientFrame>, DecodeError> 
                 })
             })?,
         }),
-        "unsubscribe" => ClientFrame::Unsubscribe(Unsubscribe {
-            entities: f.required("entities")?,
-        }),
+        "unsubscribe" => ClientFrame::Unsubscribe(Unsubscribe { entities: f.required("entities")? }),
         "replay" => ClientFrame::Replay(ReplayRequest {
             request: f.required("request")?,
             ranges: f.list("ranges", |r| {
@@ -824,13 +797,10 @@ fn client_frame(f: &mut Fields<'_>) -> Result<Option<ClientFrame>, DecodeError> 
             request: f.required("request")?,
             entities: f.required("entities")?,
         }),
-        "heads" => ClientFrame::Heads(EntitiesRequest {
-            request: f.required("request")?,
-            entities: f.required("entities")?,
-        }),
-        "ping" => ClientFrame::Ping(Ping {
-            id: f.required("id")?,
-        }),
+        "heads" => {
+            ClientFrame::Heads(EntitiesRequest { request: f.required("request")?, entities: f.required("entities")? })
+        }
+        "ping" => ClientFrame::Ping(Ping { id: f.required("id")? }),
         _ => return Ok(None),
     };
     Ok(Some(frame))
@@ -847,13 +817,8 @@ struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> Fields<'a> {
     fn of_frame(text: &'a str) -> Result<Self, DecodeError> {
-        let mut fields = Fields {
-            frame: String::new(),
-            values: object(text)?,
-        };
-        let kind = fields
-            .raw("type")
-            .and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let mut fields = Fields { frame: String::new(), values: object(text)? };
+        let kind = fields.raw("type").and_then(|raw| serde_json::from_str(raw.get()).ok());
         fields.frame = kind.ok_or(DecodeError::MissingType)?;
         Ok(fields)
     }
@@ -863,26 +828,17 @@ impl<'a> Fields<'a> {
     }
 
     fn missing(&self, field: &'static str) -> DecodeError {
-        DecodeError::MissingField {
-            frame: self.frame.clone(),
-            field,
-        }
+        DecodeError::MissingField { frame: self.frame.clone(), field }
     }
 
     fn unusable(&self, field: &'static str, reason: impl fmt::Display) -> DecodeError {
-        DecodeError::Field {
-            frame: self.frame.clone(),
-            field,
-            reason: reason.to_string(),
-        }
+        DecodeError::Field { frame: self.frame.clone(), field, reason: reason.to_string() }
     }
 
     fn optional<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, DecodeError> {
         match self.raw(name) {
             None => Ok(None),
-            Some(raw) => {
-                serde_json::from_str(raw.get()).map_err(|error| self.unusable(name, error))
-            }
+            Some(raw) => serde_json::from_str(raw.get()).map_err(|error| self.unusable(name, error)),
         }
     }
 
@@ -890,10 +846,7 @@ impl<'a> Fields<'a> {
         self.optional(name)?.ok_or_else(|| self.missing(name))
     }
 
-    fn or_default<T: DeserializeOwned + Default>(
-        &self,
-        name: &'static str,
-    ) -> Result<T, DecodeError> {
+    fn or_default<T: DeserializeOwned + Default>(&self, name: &'static str) -> Result<T, DecodeError> {
         Ok(self.optional(name)?.unwrap_or_default())
     }
 
@@ -915,28 +868,19 @@ impl<'a> Fields<'a> {
         read: impl Fn(&mut Fields<'_>) -> Result<T, DecodeError>,
     ) -> Result<Vec<T>, DecodeError> {
         let raw = self.raw(name).ok_or_else(|| self.missing(name))?;
-        let entries: Vec<&RawValue> =
-            serde_json::from_str(raw.get()).map_err(|error| self.unusable(name, error))?;
+        let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|error| self.unusable(name, error))?;
         let one = |entry: &RawValue| {
-            let values = object(entry.get())
-                .map_err(|_| self.unusable(name, "every entry of the list must be an object"))?;
-            read(&mut Fields {
-                frame: self.frame.clone(),
-                values,
-            })
+            let values =
+                object(entry.get()).map_err(|_| self.unusable(name, "every entry of the list must be an object"))?;
+            read(&mut Fields { frame: self.frame.clone(), values })
         };
         entries.into_iter().map(one).collect()
     }
 }
 
 fn object(text: &str) -> Result<BTreeMap<Key<'_>, &RawValue>, DecodeError> {
-    serde_json::from_str(text).map_err(|error| {
-        if error.is_data() {
-            DecodeError::Shape
-        } else {
-            DecodeError::Json(error.to_string())
-        }
-    })
+    serde_json::from_str(text)
+        .map_err(|error| if error.is_data() { DecodeError::Shape } else { DecodeError::Json(error.to_string()) })
 }
 
 /// A usable number: an integer from 0 to [`MAX_SEQ`], a JSON number or a string of decimal digits.
@@ -970,11 +914,7 @@ impl Visitor<'_> for SeqVisitor {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<u64, E> {
-        if value <= MAX_SEQ {
-            Ok(value)
-        } else {
-            Err(E::invalid_value(de::Unexpected::Unsigned(value), &self))
-        }
+        if value <= MAX_SEQ { Ok(value) } else { Err(E::invalid_value(de::Unexpected::Unsigned(value), &self)) }
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<u64, E> {
@@ -984,11 +924,7 @@ impl Visitor<'_> for SeqVisitor {
         }
     }
 
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
-        clippy::cast_sign_loss
-    )]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<u64, E> {
         // 7.0 and 7e0 are the integer 7 to JavaScript, which can't tell them apart.
         if value.fract() == 0.0 && (0.0..=MAX_SEQ as f64).contains(&value) {
