@@ -1,0 +1,411 @@
+//! Subscriptions, topics, and the commands that are sent (R20, R30, R31, R39).
+
+use super::*;
+
+impl<P> Client<P> {
+    /// Sees to it that a wanted entity's frames come: by its own subscription, or by its topic's.
+    pub(super) fn cover(&mut self, id: EntityId) {
+        let entity = &self.entities[id];
+        let resumes = !entity.has(Flags::FINAL) || self.model(id).reopen == Reopen::Epoch;
+        if !self.connection.is_open() || !entity.is_wanted() || !resumes || entity.has(Flags::SENT) {
+            return;
+        }
+        if self.recovery(id).is_some_and(|recovery| recovery.stage == Stage::Denied) {
+            return;
+        }
+        if entity.topics > 0 {
+            let topic = self.topics.of(id).next();
+            if let Some(topic) = topic {
+                self.await_member(topic, id);
+            }
+        } else {
+            self.queue_subscribe(id);
+        }
+    }
+
+    pub(super) fn queue_subscribe(&mut self, id: EntityId) {
+        if !self.entities[id].has(Flags::QUEUED) {
+            self.set_wave(id, 0);
+            let entity = &mut self.entities[id];
+            entity.flags.set(Flags::QUEUED, true);
+            entity.flags.set(Flags::CLEAR, false);
+            self.to_subscribe.push(id);
+        }
+        self.refresh(id);
+    }
+
+    /// A member waits for what its topic's subscription brings.
+    pub(super) fn await_member(&mut self, topic: EntityId, member: EntityId) {
+        let request = self.topics.note(topic).request;
+        if !self.connection.is_open()
+            || self.entities[member].has(Flags::FINAL)
+            || self.entities[member].wave != 0
+            || self.entities[member].has(Flags::SENT)
+        {
+            return;
+        }
+        let deadline = self.now + self.config.timeout.subscribe;
+        match self.waves.join(WaveKind::Member, request, deadline) {
+            Some(wave) => self.set_wave(member, wave),
+            None => self.want_snapshot(member),
+        }
+        self.entities[member].flags.set(Flags::MOVED, false);
+        self.refresh(member);
+    }
+
+    /// The last subscriber left.
+    pub(super) fn abandon(&mut self, id: EntityId) {
+        if self.entities[id].is_wanted() {
+            return;
+        }
+        let at = self.now + self.config.linger;
+        self.recover(id).linger = Some(at);
+        self.arm(at, id);
+    }
+
+    /// Nobody came back within the linger.
+    pub(super) fn let_go(&mut self, id: EntityId) {
+        let members = self.topics.take(id);
+        self.set_wave(id, 0);
+        self.set_stage(id, Stage::Rest);
+        let floor = self.recovery(id).and_then(|recovery| recovery.floor);
+        self.drop_recovery(id);
+        self.free_ids_of(id);
+        let subscribed = self.entities[id].has(Flags::SENT) && self.connection.is_open();
+        let entity = &mut self.entities[id];
+        for flag in [Flags::SENT, Flags::QUEUED, Flags::CLEAR, Flags::BEHIND] {
+            entity.flags.set(flag, false);
+        }
+        if let Some(floor) = floor {
+            entity.move_to(floor.epoch, floor.seq);
+            entity.status = floor.status;
+            entity.flags.set(Flags::FINAL, true);
+        }
+        if entity.has(Flags::FINAL) {
+            entity.flags.set(Flags::REMEMBERED, true);
+            self.released.push_back(id);
+        }
+        if subscribed {
+            self.to_unsubscribe.push(id);
+        } else if !self.entities[id].has(Flags::REMEMBERED) {
+            self.forget(id);
+        }
+        if self.released.len() > RELEASED_FINALS
+            && let Some(oldest) = self.released.pop_front()
+        {
+            self.entities[oldest].flags.set(Flags::REMEMBERED, false);
+            self.forget(oldest);
+        }
+        for member in members {
+            self.leave_topic(member);
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: EntityId) {
+        self.to_unsubscribe.retain(|&other| other != id);
+        self.to_subscribe.retain(|&other| other != id);
+        self.draining.retain(|&other| other != id);
+        self.entities.remove(id);
+        self.outputs.push_back(Output::Forgotten { entity: id });
+    }
+
+    /// A released final entity is wanted again: what is remembered is the floor.
+    pub(super) fn rejoin(&mut self, id: EntityId) {
+        self.released.retain(|&other| other != id);
+        let entity = &mut self.entities[id];
+        let floor = Floor { epoch: entity.epoch, seq: entity.last, status: entity.status };
+        for flag in [Flags::REMEMBERED, Flags::FINAL, Flags::PLACED] {
+            entity.flags.set(flag, false);
+        }
+        entity.status = Status::NONE;
+        entity.sync = Sync::Joining;
+        self.recover(id).floor = Some(floor);
+    }
+
+    /// Builds the commands that wait. False: there was nothing to send.
+    pub(super) fn flush(&mut self) -> bool {
+        if !self.connection.is_open() {
+            let leaving = core::mem::take(&mut self.to_unsubscribe);
+            for id in leaving {
+                if self.entities.contains(id) && !self.is_wanted(id) && !self.entities[id].has(Flags::REMEMBERED) {
+                    self.forget(id);
+                }
+            }
+            return !self.outputs.is_empty();
+        }
+        self.flush_unsubscribes();
+        self.flush_subscribes();
+        if self.connection.is_live() {
+            self.flush_heads();
+            self.flush_requests();
+        }
+        !self.outputs.is_empty() || !self.draining.is_empty()
+    }
+
+    pub(super) fn flush_unsubscribes(&mut self) {
+        let leaving: Vec<EntityId> =
+            core::mem::take(&mut self.to_unsubscribe).into_iter().filter(|&id| self.entities.contains(id)).collect();
+        if leaving.is_empty() {
+            return;
+        }
+        self.outputs.push_back(Output::Send(Command::Unsubscribe { entities: leaving.clone() }));
+        for id in leaving {
+            if !self.is_wanted(id) && !self.entities[id].has(Flags::REMEMBERED) {
+                self.forget(id);
+            }
+        }
+    }
+
+    pub(super) fn flush_subscribes(&mut self) {
+        for reask in core::mem::take(&mut self.to_reask) {
+            self.subscribe_all(reask.request, reask.tries, reask.entities);
+        }
+        let fresh = core::mem::take(&mut self.to_subscribe);
+        if !fresh.is_empty() {
+            let request = self.next_request();
+            self.subscribe_all(request, 0, fresh);
+        }
+    }
+
+    pub(super) fn subscribe_all(&mut self, request: Request, tries: u8, wanted: Vec<EntityId>) {
+        let wanted: Vec<EntityId> = wanted
+            .into_iter()
+            .filter(|&id| self.entities.contains(id) && self.entities[id].has(Flags::QUEUED))
+            .collect();
+        let (wanted, dropped): (Vec<EntityId>, Vec<EntityId>) = wanted.into_iter().partition(|&id| self.is_wanted(id));
+        dropped.into_iter().for_each(|id| self.entities[id].flags.set(Flags::QUEUED, false));
+        if wanted.is_empty() {
+            return;
+        }
+        let deadline = self.now + self.config.timeout.subscribe;
+        let Some(wave) = self.waves.open(WaveKind::Subscribe, request, deadline, tries) else {
+            // All waves are out; each has a deadline, and a wave that ends makes room.
+            self.to_reask.push(Reask { request, tries, entities: wanted });
+            return;
+        };
+        let mut resumes = Vec::with_capacity(wanted.len());
+        for id in wanted {
+            let entity = &mut self.entities[id];
+            entity.flags.set(Flags::QUEUED, false);
+            entity.flags.set(Flags::SENT, true);
+            entity.flags.set(Flags::MOVED, false);
+            self.set_wave(id, wave);
+            let topic = self.model(id).topic;
+            let (mut behind, mut cursor) = (Vec::new(), false);
+            if topic {
+                let noted = self.topics.note(id);
+                noted.request = request;
+                cursor = noted.cursor;
+                for member in self.topics.members(id).to_vec() {
+                    if self.entities[member].has(Flags::FINAL) && self.model(member).reopen == Reopen::Never {
+                        continue;
+                    }
+                    if !cursor || self.entities[member].has(Flags::BEHIND) {
+                        behind.push((member, self.resume_position(member)));
+                    }
+                    self.set_wave(member, 0);
+                    self.await_member(id, member);
+                }
+            }
+            resumes.push(Resume { entity: id, position: self.resume_position(id), behind, cursor });
+            self.refresh(id);
+        }
+        self.outputs.push_back(Output::Send(Command::Subscribe { request, entities: resumes }));
+    }
+
+    pub(super) fn resume_position(&self, id: EntityId) -> Option<Position> {
+        let forgotten =
+            self.recovery(id).is_some_and(|recovery| recovery.no_after || recovery.question == Question::Anew);
+        self.entities[id].position().filter(|_| !forgotten)
+    }
+
+    pub(super) fn flush_heads(&mut self) {
+        let mut asked = core::mem::take(&mut self.to_ask_heads);
+        asked.sort_unstable();
+        asked.dedup();
+        asked.retain(|&id| {
+            self.is_followed(id)
+                && !self.entities[id].has(Flags::FINAL)
+                && self.entities[id].wave == 0
+                && !self.entities[id].has(Flags::QUEUED)
+        });
+        if asked.is_empty() {
+            return;
+        }
+        let request = self.next_request();
+        let Some(wave) = self.waves.open(WaveKind::Heads, request, self.now + self.config.timeout.snapshot, 0) else {
+            asked.into_iter().for_each(|id| self.want_snapshot(id));
+            return;
+        };
+        for &id in &asked {
+            self.set_wave(id, wave);
+            self.entities[id].flags.set(Flags::MOVED, false);
+            self.refresh(id);
+        }
+        self.outputs.push_back(Output::Send(Command::Heads { request, entities: asked }));
+    }
+
+    /// R20: recovery requests, fewest tries first, while slots are free.
+    pub(super) fn flush_requests(&mut self) {
+        let mut ready = core::mem::take(&mut self.ready);
+        ready.retain(|&id| {
+            self.entities.contains(id) && self.recovery(id).is_some_and(|recovery| recovery.stage.is_ready())
+        });
+        ready.sort_unstable();
+        ready.dedup();
+        let tries = |id: &EntityId| {
+            self.recovery(*id).map_or(0, |recovery| match recovery.stage {
+                Stage::Replay(_) => recovery.ask.map_or(0, |ask| ask.tries),
+                _ => recovery.snapshots.saturating_add(self.config.replay_tries),
+            })
+        };
+        ready.sort_by_key(tries);
+        let slots = self.config.max_requests.saturating_sub(self.out);
+        self.ready = ready.split_off(slots.min(ready.len()));
+        if ready.is_empty() {
+            return;
+        }
+        let mut replays: Vec<(Request, Vec<Range>)> = Vec::new();
+        let mut snapshots: Vec<(Request, Vec<EntityId>)> = Vec::new();
+        let (mut new_replay, mut new_snapshot) = (0, 0);
+        for id in ready {
+            let is_replay = matches!(self.recovery(id).map(|recovery| recovery.stage), Some(Stage::Replay(_)));
+            if is_replay {
+                let Some(range) = self.missing(id) else {
+                    self.set_stage(id, Stage::Rest);
+                    self.touch(id);
+                    continue;
+                };
+                let asked = self.recover(id).ask;
+                let request = match asked {
+                    Some(ask) => ask.request,
+                    None => {
+                        if new_replay == 0 {
+                            new_replay = self.next_request();
+                        }
+                        new_replay
+                    }
+                };
+                let again = asked.unwrap_or(Ask {
+                    request,
+                    from: range.from,
+                    to: range.to,
+                    tries: 0,
+                    paged: false,
+                    confirms: false,
+                });
+                let deadline = self.now + self.config.timeout.replay;
+                self.set_stage(id, Stage::Replay(Step::Out(deadline)));
+                let recovery = self.recover(id);
+                recovery.ask = Some(Ask { tries: again.tries.saturating_add(1), paged: false, ..again });
+                recovery.shown = true;
+                self.stats.replays += 1;
+                group(&mut replays, request, range);
+            } else if self.connection.can.snapshot {
+                let asked = self.recover(id).snapshot;
+                let request = match asked {
+                    0 => {
+                        if new_snapshot == 0 {
+                            new_snapshot = self.next_request();
+                        }
+                        new_snapshot
+                    }
+                    again => again,
+                };
+                let deadline = self.now + self.config.timeout.snapshot;
+                self.set_stage(id, Stage::Snapshot(Step::Out(deadline)));
+                // A reconciliation's first question is routine; nothing is known to be missing.
+                let routine = self.entities[id].sync == Sync::Live && self.is_routine(id);
+                let recovery = self.recover(id);
+                recovery.snapshot = request;
+                recovery.snapshots = recovery.snapshots.saturating_add(1);
+                recovery.shown |= !routine;
+                self.stats.snapshots += 1;
+                group(&mut snapshots, request, id);
+            } else {
+                // Without `snapshot`, a subscription from nothing brings one.
+                self.set_stage(id, Stage::Rest);
+                let recovery = self.recover(id);
+                recovery.no_after = true;
+                recovery.snapshots = recovery.snapshots.saturating_add(1);
+                recovery.shown = true;
+                self.queue_subscribe(id);
+            }
+            self.refresh(id);
+        }
+        for (request, ranges) in replays {
+            self.outputs.push_back(Output::Send(Command::Replay { request, ranges }));
+        }
+        for (request, entities) in snapshots {
+            self.outputs.push_back(Output::Send(Command::Snapshot { request, entities }));
+        }
+    }
+
+    /// What a replay should bring: from the first missing number to before the earliest held event.
+    pub(super) fn missing(&self, id: EntityId) -> Option<Range> {
+        let position = self.entities[id].position()?;
+        let recovery = self.recovery(id)?;
+        let to = match recovery.ask {
+            Some(ask) => ask.to,
+            None => recovery.held.front().map(|front| front.prev),
+        };
+        let from = position.seq + 1;
+        (to.is_none_or(|to| from <= to)).then_some(Range { entity: id, epoch: position.epoch, from, to })
+    }
+
+    /// A snapshot asked although nothing is known to be missing (R21).
+    pub(super) fn is_routine(&self, id: EntityId) -> bool {
+        self.recovery(id).is_some_and(|recovery| {
+            recovery.snapshots == 0
+                && recovery.question == Question::None
+                && recovery.suspects.is_empty()
+                && recovery.held.is_empty()
+                && recovery.head.is_none()
+                && !self.connection.can.heads
+                && !self.entities[id].has(Flags::HEARD)
+        })
+    }
+
+    pub(super) fn next_request(&mut self) -> Request {
+        self.requests = self.requests.wrapping_add(1).max(1);
+        self.requests
+    }
+
+    pub(super) fn set_wave(&mut self, id: EntityId, wave: WaveId) {
+        let before = self.entities[id].wave;
+        if before == wave {
+            return;
+        }
+        self.entities[id].wave = wave;
+        if wave != 0 {
+            self.waves.enter(wave);
+            self.entities[id].flags.set(Flags::CLEAR, false);
+        }
+        if before != 0 {
+            self.waves.leave(before);
+        }
+    }
+
+    pub(super) fn wave_is(&self, id: EntityId, request: Request) -> bool {
+        self.waves.get(self.entities[id].wave).is_some_and(|wave| wave.request == request)
+    }
+
+    pub(super) fn waiting_for(&self, request: Request, kind: WaveKind) -> Vec<EntityId> {
+        let waves = self.waves.of_request(request);
+        self.entities
+            .ids()
+            .filter(|&id| {
+                let wave = self.entities[id].wave;
+                waves.contains(&wave) && self.waves.get(wave).is_some_and(|wave| wave.kind == kind)
+            })
+            .collect()
+    }
+}
+
+/// Puts `item` with the others of its request.
+fn group<T>(groups: &mut Vec<(Request, Vec<T>)>, request: Request, item: T) {
+    match groups.iter_mut().find(|(other, _)| *other == request) {
+        Some((_, items)) => items.push(item),
+        None => groups.push((request, vec![item])),
+    }
+}
