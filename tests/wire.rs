@@ -91,13 +91,7 @@ fn r11_a_seq_is_an_integer_up_to_2_53_minus_1_as_a_number_or_a_decimal_string() 
     for (number, expected) in table {
         let text = format!(r#"{{"type":"event","entity":"job/1","epoch":"e","seq":{number}}}"#);
         match (server(&text), expected) {
-            (
-                Ok(Received {
-                    frame: Some(ServerFrame::Event(event)),
-                    ..
-                }),
-                Some(seq),
-            ) => {
+            (Ok(Received { frame: Some(ServerFrame::Event(event)), .. }), Some(seq)) => {
                 assert_eq!(event.seq, Some(seq), "{number}");
             }
             (Err(DecodeError::Field { field: "seq", .. }), None) => {}
@@ -109,23 +103,11 @@ fn r11_a_seq_is_an_integer_up_to_2_53_minus_1_as_a_number_or_a_decimal_string() 
 #[test]
 fn unknown_types_and_fields_are_passed_over() {
     let received = server(r#"{"type":"tomorrow","n":4,"x":{}}"#).unwrap();
-    assert_eq!(
-        received,
-        Received {
-            n: Some(4),
-            frame: None
-        }
-    );
+    assert_eq!(received, Received { n: Some(4), frame: None });
     let received = server(r#"{"later":1,"n":"5","id":"p","type":"pong"}"#).unwrap();
     assert_eq!(received.n, Some(5));
-    assert_eq!(
-        received.frame,
-        Some(ServerFrame::Pong(Pong { id: "p".into() }))
-    );
-    assert!(
-        client(r#"{"type":"welcome"}"#).unwrap().frame.is_none(),
-        "a server's word means nothing from a client"
-    );
+    assert_eq!(received.frame, Some(ServerFrame::Pong(Pong { id: "p".into() })));
+    assert!(client(r#"{"type":"welcome"}"#).unwrap().frame.is_none(), "a server's word means nothing from a client");
 }
 
 #[test]
@@ -143,26 +125,11 @@ fn what_can_not_be_read_says_why() {
         (r#"[[{"type":"pong","id":1}]]"#, "neither"),
         (r#"{"type":"pong"}"#, "no `id`"),
         (r#"{"type":"event","epoch":"e","seq":1}"#, "no `entity`"),
-        (
-            r#"{"type":"event","entity":7,"epoch":"e","seq":1}"#,
-            "`entity` of the `event`",
-        ),
-        (
-            r#"{"type":"snapshot","entity":"a","epoch":"e","seq":1}"#,
-            "no `data`",
-        ),
-        (
-            r#"{"type":"replay","request":1,"entity":"a","events":[7],"done":true}"#,
-            "must be an object",
-        ),
-        (
-            r#"{"type":"replay","request":1,"entity":"a","events":[{"seq":-1}],"done":true}"#,
-            "`seq` of the `replay`",
-        ),
-        (
-            r#"{"type":"heartbeat","heads":[["a","e",-1]]}"#,
-            "`heads` of the `heartbeat`",
-        ),
+        (r#"{"type":"event","entity":7,"epoch":"e","seq":1}"#, "`entity` of the `event`"),
+        (r#"{"type":"snapshot","entity":"a","epoch":"e","seq":1}"#, "no `data`"),
+        (r#"{"type":"replay","request":1,"entity":"a","events":[7],"done":true}"#, "must be an object"),
+        (r#"{"type":"replay","request":1,"entity":"a","events":[{"seq":-1}],"done":true}"#, "`seq` of the `replay`"),
+        (r#"{"type":"heartbeat","heads":[["a","e",-1]]}"#, "`heads` of the `heartbeat`"),
     ];
     for (text, part) in table {
         let error = server(text).expect_err(text).to_string();
@@ -173,8 +140,7 @@ fn what_can_not_be_read_says_why() {
 
 #[test]
 fn one_bad_frame_of_a_batch_leaves_the_others() {
-    let frames =
-        ServerFrame::decode(r#" [{"type":"pong","id":1}, {"id":2}, [], {"type":"pong","id":3}]"#);
+    let frames = ServerFrame::decode(r#" [{"type":"pong","id":1}, {"id":2}, [], {"type":"pong","id":3}]"#);
     let good: Vec<bool> = frames.iter().map(Result::is_ok).collect();
     assert_eq!(good, [true, false, false, true]);
     assert!(ServerFrame::decode("[]").is_empty());
@@ -183,33 +149,21 @@ fn one_bad_frame_of_a_batch_leaves_the_others() {
 #[test]
 fn of_duplicate_keys_the_last_one_counts() {
     let received = server(r#"{"type":"error","type":"pong","id":1,"id":2}"#).unwrap();
-    assert_eq!(
-        received.frame,
-        Some(ServerFrame::Pong(Pong { id: 2.into() }))
-    );
+    assert_eq!(received.frame, Some(ServerFrame::Pong(Pong { id: 2.into() })));
 }
 
 #[test]
 fn null_is_absence_except_as_data() {
     let text = r#"{"type":"event","entity":"a","epoch":null,"seq":1,"prev":null,"status":null,"data":null}"#;
-    let Some(ServerFrame::Event(event)) = server(text).unwrap().frame else {
-        panic!("{text}")
-    };
-    assert_eq!(
-        (event.epoch.as_str(), event.prev, event.status),
-        ("", None, None)
-    );
+    let Some(ServerFrame::Event(event)) = server(text).unwrap().frame else { panic!("{text}") };
+    assert_eq!((event.epoch.as_str(), event.prev, event.status), ("", None, None));
     assert_eq!(event.data, Some(data("null")));
 }
 
 #[test]
 fn payloads_keep_their_text() {
-    let text = r#"{"type":"event","entity":"a","epoch":"e","seq":1,"data":{"big":12345678901234567890.10, "z":1,"a":2}}"#;
-    let Some(ServerFrame::Event(event)) = server(text).unwrap().frame else {
-        panic!("{text}")
-    };
-    assert_eq!(
-        event.data,
-        Some(data(r#"{"big":12345678901234567890.10, "z":1,"a":2}"#))
-    );
+    let text =
+        r#"{"type":"event","entity":"a","epoch":"e","seq":1,"data":{"big":12345678901234567890.10, "z":1,"a":2}}"#;
+    let Some(ServerFrame::Event(event)) = server(text).unwrap().frame else { panic!("{text}") };
+    assert_eq!(event.data, Some(data(r#"{"big":12345678901234567890.10, "z":1,"a":2}"#)));
 }

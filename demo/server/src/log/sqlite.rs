@@ -1,0 +1,698 @@
+//! The log in SQLite: one writer, many readers.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use inorder::wire::Data;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
+};
+use sqlx::{Connection, Row};
+
+use super::{EntityHead, Page, State, Stored, TopicRead, Unavailable, Write, Written};
+use crate::limits::{IDS_KEPT, MAX_STATE_BYTES, PAGE_BYTES};
+use crate::mark::{Mark, Noted};
+use crate::model::{Models, Reduce, merge};
+use crate::name;
+
+/// Connections that read a file at the same time; more would only wait for the disk.
+const READERS: u32 = 4;
+
+/// How long a connection waits for a lock. Only another process on the same file holds one so long.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// The pages of a database that is not there yet.
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS meta (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        epoch TEXT NOT NULL,
+        row INTEGER NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS entity (
+        name TEXT PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        status TEXT,
+        at TEXT,
+        state TEXT NOT NULL,
+        row INTEGER NOT NULL,
+        oldest INTEGER NOT NULL,
+        trimmed INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS entity_row ON entity (row);
+    CREATE TABLE IF NOT EXISTS event (
+        row INTEGER PRIMARY KEY,
+        entity TEXT NOT NULL,
+        epoch TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        id TEXT,
+        status TEXT,
+        at TEXT,
+        data TEXT,
+        UNIQUE (entity, epoch, seq)
+    );
+    CREATE TABLE IF NOT EXISTS event_id (
+        entity TEXT NOT NULL,
+        id TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        PRIMARY KEY (entity, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS member (
+        topic TEXT NOT NULL,
+        entity TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        PRIMARY KEY (topic, entity)
+    ) WITHOUT ROWID;
+";
+
+const EVENT: &str = "row, entity, epoch, seq, id, status, at, data";
+
+/// Where the log is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In memory, gone with the process.
+    Memory,
+    /// In a file, which is made if there is none.
+    File(PathBuf),
+}
+
+/// The log, kept in SQLite.
+pub struct Sqlite {
+    writer: SqlitePool,
+    reader: SqlitePool,
+    models: Models,
+    retain: Option<u64>,
+    mark: Option<Mutex<Mark>>,
+    epoch: RwLock<Arc<str>>,
+}
+
+/// An entity's line, kept while a batch is written.
+struct Line {
+    seq: u64,
+    status: Option<String>,
+    at: Option<String>,
+    state: Value,
+    row: u64,
+    oldest: u64,
+    trimmed: u64,
+    changed: bool,
+}
+
+type Sql<T> = Result<T, sqlx::Error>;
+
+impl From<sqlx::Error> for Unavailable {
+    fn from(error: sqlx::Error) -> Self {
+        Unavailable(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Unavailable {
+    fn from(error: std::io::Error) -> Self {
+        Unavailable(error.to_string())
+    }
+}
+
+impl Sqlite {
+    /// Opens the log, making it if there is none, and settles its epoch (G9).
+    ///
+    /// # Errors
+    /// When the file can't be used.
+    pub async fn open(
+        place: &Place,
+        models: Models,
+        retain: Option<u64>,
+        new_epoch: bool,
+    ) -> Result<Self, Unavailable> {
+        let (writer, reader) = match place {
+            Place::Memory => {
+                let options = SqliteConnectOptions::new().in_memory(true);
+                let pool = pool(1, options).await?;
+                (pool.clone(), pool)
+            }
+            Place::File(path) => {
+                let options = SqliteConnectOptions::new()
+                    .filename(path)
+                    .busy_timeout(BUSY)
+                    .journal_mode(SqliteJournalMode::Wal)
+                    .synchronous(SqliteSynchronous::Full);
+                let writer = pool(1, options.clone().create_if_missing(true)).await?;
+                sqlx::raw_sql(SCHEMA).execute(&writer).await?;
+                (writer, pool(READERS, options.read_only(true)).await?)
+            }
+        };
+        sqlx::raw_sql(SCHEMA).execute(&writer).await?;
+        let (mark, epoch) = settle_epoch(&writer, place, new_epoch).await?;
+        let epoch = RwLock::new(epoch);
+        Ok(Sqlite { writer, reader, models, retain, mark: mark.map(Mutex::new), epoch })
+    }
+
+    /// The epoch of the log.
+    pub fn epoch(&self) -> Arc<str> {
+        self.epoch.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The rules of the models.
+    pub fn models(&self) -> &Models {
+        &self.models
+    }
+
+    /// Stores changes, all in one transaction, each with the next number of its entity (G1).
+    ///
+    /// What comes back is committed, but [`Sqlite::note`] must follow before anyone is told.
+    ///
+    /// # Errors
+    /// When nothing was stored.
+    pub async fn commit(&self, writes: &[Write]) -> Result<(Vec<Written>, u64), Unavailable> {
+        let mut connection = self.writer.acquire().await?;
+        let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let (epoch, mut row) = meta(&mut tx).await?;
+        let before = row;
+        let mut lines: HashMap<&str, Line> = HashMap::new();
+        let mut written = Vec::with_capacity(writes.len());
+        for write in writes {
+            written.push(self.write(&mut tx, &mut lines, &epoch, &mut row, write).await?);
+        }
+        for (name, line) in &mut lines {
+            if line.changed {
+                self.trim_line(&mut tx, name, line, self.retain).await?;
+                store_line(&mut tx, name, line).await?;
+            }
+        }
+        if row > before {
+            sqlx::query("UPDATE meta SET row = ?").bind(int(row)).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok((written, row))
+    }
+
+    /// Notes beside the database how far it has come (G9); to be called after each commit.
+    ///
+    /// # Errors
+    /// When it can't be noted.
+    pub fn note(&self, row: u64) -> Result<(), Unavailable> {
+        if let Some(mark) = &self.mark {
+            let noted = Noted { epoch: self.epoch().to_string(), row };
+            mark.lock().unwrap_or_else(PoisonError::into_inner).note(&noted)?;
+        }
+        Ok(())
+    }
+
+    async fn write<'a>(
+        &self,
+        tx: &mut SqliteConnection,
+        lines: &mut HashMap<&'a str, Line>,
+        epoch: &Arc<str>,
+        row: &mut u64,
+        write: &'a Write,
+    ) -> Sql<Written> {
+        let entity = &*write.entity;
+        if let Some(id) = &write.id {
+            let known = sqlx::query("SELECT seq FROM event_id WHERE entity = ? AND id = ?")
+                .bind(entity)
+                .bind(id.as_str())
+                .fetch_optional(&mut *tx)
+                .await?;
+            if let Some(known) = known {
+                let seq = number(&known, 0)?;
+                return Ok(Written::Stored { epoch: epoch.clone(), seq, duplicate: true });
+            }
+        }
+        if !lines.contains_key(entity) {
+            let line = load_line(&mut *tx, entity).await?;
+            lines.insert(entity, line);
+        }
+        let Some(line) = lines.get_mut(entity) else { return Err(sqlx::Error::RowNotFound) };
+        let model = self.models.of(entity);
+        if model.is_closed(line.status.as_deref()) {
+            return Ok(Written::Terminal { status: line.status.clone().unwrap_or_default() });
+        }
+        if let (Some(data), None) = (&write.data, &write.topic) {
+            let patch: Value = data.parse().map_err(|error| sqlx::Error::Decode(error.into()))?;
+            let mut state = line.state.clone();
+            match model.reduce {
+                Reduce::Merge => merge(&mut state, patch),
+                Reduce::Replace => state = patch,
+            }
+            if state.to_string().len() > MAX_STATE_BYTES {
+                return Ok(Written::TooLarge);
+            }
+            line.state = state;
+        }
+        line.seq += 1;
+        *row += 1;
+        line.row = *row;
+        line.at = Some(write.at.text().to_owned());
+        if write.status.is_some() {
+            line.status.clone_from(&write.status);
+        }
+        line.changed = true;
+        sqlx::query(
+            "INSERT INTO event (row, entity, epoch, seq, id, status, at, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(int(*row))
+        .bind(entity)
+        .bind(&**epoch)
+        .bind(int(line.seq))
+        .bind(write.id.as_deref())
+        .bind(write.status.as_deref())
+        .bind(write.at.text())
+        .bind(write.data.as_ref().map(Data::text))
+        .execute(&mut *tx)
+        .await?;
+        if let Some(id) = &write.id {
+            sqlx::query("INSERT INTO event_id (entity, id, seq) VALUES (?, ?, ?)")
+                .bind(entity)
+                .bind(id.as_str())
+                .bind(int(line.seq))
+                .execute(&mut *tx)
+                .await?;
+        }
+        if let Some(change) = &write.topic {
+            for member in &change.remove {
+                sqlx::query("DELETE FROM member WHERE topic = ? AND entity = ?")
+                    .bind(entity)
+                    .bind(&**member)
+                    .execute(&mut *tx)
+                    .await?;
+            }
+            for member in &change.add {
+                sqlx::query("INSERT INTO member (topic, entity, seq) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
+                    .bind(entity)
+                    .bind(&**member)
+                    .bind(int(line.seq))
+                    .execute(&mut *tx)
+                    .await?;
+            }
+        }
+        Ok(Written::Stored { epoch: epoch.clone(), seq: line.seq, duplicate: false })
+    }
+
+    async fn trim_line(&self, tx: &mut SqliteConnection, name: &str, line: &mut Line, retain: Option<u64>) -> Sql<()> {
+        let Some(retain) = retain else { return Ok(()) };
+        let oldest = (line.seq + 1).saturating_sub(retain).max(1);
+        if oldest <= line.oldest {
+            return Ok(());
+        }
+        let last = sqlx::query("SELECT MAX(row) FROM event WHERE entity = ? AND seq < ?")
+            .bind(name)
+            .bind(int(oldest))
+            .fetch_one(&mut *tx)
+            .await?;
+        if let Some(trimmed) = last.try_get::<Option<i64>, _>(0)? {
+            line.trimmed = line.trimmed.max(unsigned(trimmed)?);
+        }
+        line.oldest = oldest;
+        sqlx::query("DELETE FROM event WHERE entity = ? AND seq < ?")
+            .bind(name)
+            .bind(int(oldest))
+            .execute(&mut *tx)
+            .await?;
+        if line.seq > IDS_KEPT {
+            sqlx::query("DELETE FROM event_id WHERE entity = ? AND seq < ?")
+                .bind(name)
+                .bind(int(oldest.min(line.seq - IDS_KEPT)))
+                .execute(&mut *tx)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// The events after a row, in order.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn after_row(&self, row: u64, limit: usize) -> Result<Vec<Stored>, Unavailable> {
+        let rows =
+            sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {EVENT} FROM event WHERE row > ? ORDER BY row LIMIT ?")))
+                .bind(int(row))
+                .bind(int(limit as u64))
+                .fetch_all(&self.reader)
+                .await?;
+        Ok(rows.iter().map(stored).collect::<Sql<_>>()?)
+    }
+
+    /// The log's last row.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn last_row(&self) -> Result<u64, Unavailable> {
+        let row = sqlx::query("SELECT row FROM meta").fetch_one(&self.reader).await?;
+        Ok(number(&row, 0)?)
+    }
+
+    /// The heads of entities, and the log's last row at that moment.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn heads(&self, names: &[Arc<str>]) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+        let mut connection = self.reader.acquire().await?;
+        let mut tx = connection.begin().await?;
+        let (epoch, row) = meta(&mut tx).await?;
+        let mut heads = Vec::with_capacity(names.len());
+        for name in names {
+            let seq =
+                sqlx::query("SELECT seq FROM entity WHERE name = ?").bind(&**name).fetch_optional(&mut *tx).await?;
+            let seq = seq.map_or(Ok(0), |seq| number(&seq, 0))?;
+            heads.push(EntityHead { entity: name.clone(), epoch: epoch.clone(), seq });
+        }
+        Ok((heads, row))
+    }
+
+    /// The heads of all entities that changed after a row, and the log's last row at that moment.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn heads_after(&self, after: u64) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+        let mut connection = self.reader.acquire().await?;
+        let mut tx = connection.begin().await?;
+        let (epoch, row) = meta(&mut tx).await?;
+        let rows =
+            sqlx::query("SELECT name, seq FROM entity WHERE row > ?").bind(int(after)).fetch_all(&mut *tx).await?;
+        let heads = rows
+            .iter()
+            .map(|row| Ok(EntityHead { entity: text(row, 0)?, epoch: epoch.clone(), seq: number(row, 1)? }))
+            .collect::<Sql<_>>()?;
+        Ok((heads, row))
+    }
+
+    /// The states of entities, all of one moment (G4).
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn states(&self, names: &[Arc<str>]) -> Result<Vec<State>, Unavailable> {
+        let mut connection = self.reader.acquire().await?;
+        let mut tx = connection.begin().await?;
+        let (epoch, row) = meta(&mut tx).await?;
+        let mut states = Vec::with_capacity(names.len());
+        for name in names {
+            states.push(state(&mut tx, name, &epoch, row).await?);
+        }
+        Ok(states)
+    }
+
+    /// The names of entities in order, after a name.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn names(&self, after: &str, limit: usize) -> Result<Vec<Arc<str>>, Unavailable> {
+        let rows = sqlx::query("SELECT name FROM entity WHERE name > ? ORDER BY name LIMIT ?")
+            .bind(after)
+            .bind(int(limit as u64))
+            .fetch_all(&self.reader)
+            .await?;
+        Ok(rows.iter().map(|row| text(row, 0)).collect::<Sql<_>>()?)
+    }
+
+    /// A page of an entity's events from `from` on, up to `to` or the head.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn page(
+        &self,
+        entity: &str,
+        epoch: Option<&str>,
+        from: u64,
+        to: Option<u64>,
+        limit: usize,
+    ) -> Result<Page, Unavailable> {
+        let mut connection = self.reader.acquire().await?;
+        let mut tx = connection.begin().await?;
+        let (current, _) = meta(&mut tx).await?;
+        if epoch.is_some_and(|epoch| epoch != &*current) {
+            return Ok(Page::OtherEpoch);
+        }
+        let line =
+            sqlx::query("SELECT seq, oldest FROM entity WHERE name = ?").bind(entity).fetch_optional(&mut *tx).await?;
+        let (head, oldest) = match &line {
+            Some(line) => (number(line, 0)?, number(line, 1)?),
+            None => (0, 1),
+        };
+        // Number 0 stands before the first and is no event.
+        let from = from.max(1);
+        if from > head + 1 {
+            return Ok(Page::Ahead { head });
+        }
+        let last = to.map_or(head, |to| to.min(head));
+        if from > last {
+            return Ok(Page::Events { events: Vec::new(), head, ended: true });
+        }
+        if from < oldest {
+            return Ok(Page::Gone { oldest, head });
+        }
+        let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+            "SELECT {EVENT} FROM event WHERE entity = ? AND epoch = ? AND seq BETWEEN ? AND ? ORDER BY seq LIMIT ?"
+        )))
+        .bind(entity)
+        .bind(&*current)
+        .bind(int(from))
+        .bind(int(last))
+        .bind(int(limit as u64))
+        .fetch_all(&mut *tx)
+        .await?;
+        let mut events: Vec<Stored> = Vec::with_capacity(rows.len());
+        let mut bytes = 0;
+        for row in &rows {
+            let event = stored(row)?;
+            bytes += event.data.as_ref().map_or(0, |data| data.text().len()) + 64;
+            if bytes > PAGE_BYTES && !events.is_empty() {
+                break;
+            }
+            events.push(event);
+        }
+        let ended = events.last().is_none_or(|event| event.seq >= last);
+        Ok(Page::Events { events, head, ended })
+    }
+
+    /// A topic, its members, and which of them changed after a row.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn topic(&self, topic: &Arc<str>, after_row: Option<u64>) -> Result<TopicRead, Unavailable> {
+        let mut connection = self.reader.acquire().await?;
+        let mut tx = connection.begin().await?;
+        let (epoch, row) = meta(&mut tx).await?;
+        let state = state(&mut tx, topic, &epoch, row).await?;
+        let oldest = sqlx::query("SELECT oldest FROM entity WHERE name = ?")
+            .bind(&**topic)
+            .fetch_optional(&mut *tx)
+            .await?
+            .map_or(Ok(1), |line| number(&line, 0))?;
+        let joined = sqlx::query("SELECT seq FROM member WHERE topic = ? ORDER BY entity")
+            .bind(&**topic)
+            .fetch_all(&mut *tx)
+            .await?
+            .iter()
+            .map(|row| number(row, 0))
+            .collect::<Sql<Vec<u64>>>()?;
+        let mut changed = Vec::new();
+        if let Some(after) = after_row {
+            let rows = sqlx::query(
+                "SELECT m.entity, e.trimmed, (SELECT MIN(v.seq) FROM event v WHERE v.entity = m.entity AND v.row > ?1)
+                 FROM entity e JOIN member m ON m.topic = ?2 AND m.entity = e.name WHERE e.row > ?1",
+            )
+            .bind(int(after))
+            .bind(&**topic)
+            .fetch_all(&mut *tx)
+            .await?;
+            for row in &rows {
+                let first: Option<i64> = row.try_get(2)?;
+                let whole = number(row, 1)? <= after;
+                let first = first.filter(|_| whole).map(unsigned).transpose()?;
+                changed.push((text(row, 0)?, first));
+            }
+        }
+        Ok(TopicRead { state, oldest, joined, changed })
+    }
+
+    /// Closes the log; what was committed is on the disk already.
+    pub async fn close(&self) {
+        self.reader.close().await;
+        self.writer.close().await;
+    }
+}
+
+async fn pool(connections: u32, options: SqliteConnectOptions) -> Sql<SqlitePool> {
+    // A connection to memory is the memory: it must never be replaced.
+    SqlitePoolOptions::new()
+        .min_connections(1)
+        .max_connections(connections)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .connect_with(options)
+        .await
+}
+
+async fn settle_epoch(
+    writer: &SqlitePool,
+    place: &Place,
+    new_epoch: bool,
+) -> Result<(Option<Mark>, Arc<str>), Unavailable> {
+    let (mut mark, noted) = match place {
+        Place::Memory => (None, None),
+        Place::File(path) => {
+            let (mark, noted) = Mark::open(Path::new(path))?;
+            (Some(mark), noted)
+        }
+    };
+    let known = sqlx::query("SELECT epoch, row FROM meta").fetch_optional(writer).await?;
+    let (epoch, row) = match known {
+        None => {
+            let epoch = fresh_epoch();
+            sqlx::query("INSERT INTO meta (id, epoch, row) VALUES (1, ?, 0)").bind(&*epoch).execute(writer).await?;
+            (epoch, 0)
+        }
+        Some(line) => {
+            let (epoch, row): (Arc<str>, u64) = (text(&line, 0)?, number(&line, 1)?);
+            let may_have_gone_back = noted.as_ref().is_none_or(|noted| *noted.epoch != *epoch || noted.row > row);
+            if new_epoch || may_have_gone_back {
+                let (renewed, row) = renew(writer).await?;
+                tracing::warn!(old = %epoch, new = %renewed, row, "the log may have gone back; its epoch is new");
+                (renewed, row)
+            } else {
+                (epoch, row)
+            }
+        }
+    };
+    if let Some(mark) = &mut mark {
+        mark.note(&Noted { epoch: epoch.to_string(), row })?;
+    }
+    Ok((mark, epoch))
+}
+
+async fn renew(writer: &SqlitePool) -> Sql<(Arc<str>, u64)> {
+    let epoch = fresh_epoch();
+    let mut connection = writer.acquire().await?;
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::query("UPDATE event SET epoch = ?").bind(&*epoch).execute(&mut *tx).await?;
+    sqlx::query("UPDATE meta SET epoch = ?").bind(&*epoch).execute(&mut *tx).await?;
+    let (_, row) = meta(&mut tx).await?;
+    tx.commit().await?;
+    Ok((epoch, row))
+}
+
+/// Ten letters and digits from the system's randomness: short, since it is in every frame, and no two alike.
+fn fresh_epoch() -> Arc<str> {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut rng = rand::rngs::StdRng::from_os_rng();
+    let letters = (0..10).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())]));
+    letters.collect::<String>().into()
+}
+
+async fn meta(tx: &mut SqliteConnection) -> Sql<(Arc<str>, u64)> {
+    let line = sqlx::query("SELECT epoch, row FROM meta").fetch_one(tx).await?;
+    Ok((text(&line, 0)?, number(&line, 1)?))
+}
+
+async fn state(tx: &mut SqliteConnection, name: &Arc<str>, epoch: &Arc<str>, row: u64) -> Sql<State> {
+    let line = sqlx::query("SELECT seq, status, at, state FROM entity WHERE name = ?")
+        .bind(&**name)
+        .fetch_optional(&mut *tx)
+        .await?;
+    let (seq, status, at, mut data) = match &line {
+        Some(line) => (
+            number(line, 0)?,
+            line.try_get(1)?,
+            json(line.try_get(2)?)?,
+            json(line.try_get(3)?)?.unwrap_or_else(Data::null),
+        ),
+        None => (0, None, None, Data::null()),
+    };
+    let mut members = Vec::new();
+    if name::is_topic(name) {
+        let rows = sqlx::query("SELECT entity FROM member WHERE topic = ? ORDER BY entity")
+            .bind(&**name)
+            .fetch_all(&mut *tx)
+            .await?;
+        members = rows.iter().map(|row| text(row, 0)).collect::<Sql<Vec<_>>>()?;
+        data = Data::from_value(&members).map_err(|error| sqlx::Error::Decode(error.into()))?;
+    }
+    Ok(State { entity: name.clone(), epoch: epoch.clone(), seq, status, at, data, members, row })
+}
+
+async fn load_line(tx: &mut SqliteConnection, name: &str) -> Sql<Line> {
+    let line = sqlx::query("SELECT seq, status, at, state, row, oldest, trimmed FROM entity WHERE name = ?")
+        .bind(name)
+        .fetch_optional(tx)
+        .await?;
+    let Some(line) = line else {
+        return Ok(Line {
+            seq: 0,
+            status: None,
+            at: None,
+            state: Value::Null,
+            row: 0,
+            oldest: 1,
+            trimmed: 0,
+            changed: false,
+        });
+    };
+    let state: &str = line.try_get(3)?;
+    Ok(Line {
+        seq: number(&line, 0)?,
+        status: line.try_get(1)?,
+        at: line.try_get(2)?,
+        state: serde_json::from_str(state).map_err(|error| sqlx::Error::Decode(error.into()))?,
+        row: number(&line, 4)?,
+        oldest: number(&line, 5)?,
+        trimmed: number(&line, 6)?,
+        changed: false,
+    })
+}
+
+async fn store_line(tx: &mut SqliteConnection, name: &str, line: &Line) -> Sql<()> {
+    sqlx::query(
+        "INSERT INTO entity (name, seq, status, at, state, row, oldest, trimmed) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (name) DO UPDATE SET seq = excluded.seq, status = excluded.status, at = excluded.at,
+         state = excluded.state, row = excluded.row, oldest = excluded.oldest, trimmed = excluded.trimmed",
+    )
+    .bind(name)
+    .bind(int(line.seq))
+    .bind(line.status.as_deref())
+    .bind(line.at.as_deref())
+    .bind(line.state.to_string())
+    .bind(int(line.row))
+    .bind(int(line.oldest))
+    .bind(int(line.trimmed))
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+fn stored(row: &SqliteRow) -> Sql<Stored> {
+    Ok(Stored {
+        row: number(row, 0)?,
+        entity: text(row, 1)?,
+        epoch: text(row, 2)?,
+        seq: number(row, 3)?,
+        id: row.try_get(4)?,
+        status: row.try_get(5)?,
+        at: json(row.try_get(6)?)?,
+        data: json(row.try_get(7)?)?,
+    })
+}
+
+fn json(text: Option<String>) -> Sql<Option<Data>> {
+    text.map(Data::from_text).transpose().map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+fn text(row: &SqliteRow, column: usize) -> Sql<Arc<str>> {
+    Ok(row.try_get::<&str, _>(column)?.into())
+}
+
+fn number(row: &SqliteRow, column: usize) -> Sql<u64> {
+    unsigned(row.try_get::<i64, _>(column)?)
+}
+
+fn unsigned(number: i64) -> Sql<u64> {
+    u64::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
+}
+
+/// Numbers asked for by clients are below 2^53, rows are counted from 1: all fit.
+fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

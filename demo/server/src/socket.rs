@@ -1,0 +1,476 @@
+//! One socket: hears commands, forwards what it follows, answers what it is asked.
+//!
+//! ```text
+//!   commands ──► pending ──► answers ─┐
+//!                                     ├──► outbox ──► the wire
+//!   hub ──► mailbox ──► forwarded ────┘
+//! ```
+//!
+//! One task does all of it, so that an answer lies behind the events that it covers (G13) and no event
+//! falls between an answer and what follows (G7). Only the outbox waits for the peer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::extract::ws::{Message, WebSocket};
+use futures_util::StreamExt;
+use futures_util::stream::SplitStream;
+use inorder::wire::{self, ClientFrame, Cursor as WireCursor, Head, Heartbeat, Id, ServerFrame};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::answer::Pending;
+use crate::follow::Following;
+use crate::gateway::Gateway;
+use crate::hub::{Beat, Delivery, Mailbox, Push};
+use crate::limits::{
+    ANSWER_SHARE, ANSWERS_IN_A_ROW, BATCH_BYTES, CLOSE_TIMEOUT, HELLO_TIMEOUT, MAX_BAD_FRAMES, MAX_PENDING,
+    REPLAY_WINDOW, SILENCE, SPREAD, SPREAD_PER_SOCKET, TOKEN_NOTICE,
+};
+use crate::outbox::{Outbox, text};
+use crate::token::{Access, Refused};
+use crate::topic::Cursor;
+
+/// Why a socket ends, and what its peer is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    code: u16,
+    reason: &'static str,
+    abandon: bool,
+}
+
+impl End {
+    const GONE: End = End { code: 1000, reason: "closed by the client", abandon: true };
+    const RESTART: End = End { code: 1012, reason: "the gateway restarts", abandon: false };
+    const SLOW: End = End { code: 1013, reason: "too slow a reader; resume", abandon: true };
+    const TOO_LARGE: End = End { code: 1009, reason: "a frame has at most 256 KiB", abandon: false };
+    const UNAUTHORIZED: End = End { code: 4401, reason: "unauthorized", abandon: false };
+    const BAD: End = End { code: 4400, reason: "not what this protocol says", abandon: false };
+    const SILENT: End = End { code: 4408, reason: "nothing was heard", abandon: true };
+}
+
+/// The bytes of answers that a socket has had lately.
+#[derive(Debug)]
+pub struct Budget {
+    since: Instant,
+    spent: usize,
+}
+
+impl Budget {
+    /// Takes bytes from the budget; if it is used up, the seconds until there is a new one.
+    pub fn spend(&mut self, bytes: usize, limit: usize) -> Result<(), f64> {
+        if self.since.elapsed() >= REPLAY_WINDOW {
+            *self = Budget { since: Instant::now(), spent: 0 };
+        }
+        if self.spent >= limit {
+            return Err(REPLAY_WINDOW.saturating_sub(self.since.elapsed()).as_secs_f64().ceil());
+        }
+        self.spent += bytes;
+        Ok(())
+    }
+}
+
+/// One socket after its hello.
+pub struct Socket {
+    /// What all sockets share.
+    pub gateway: Arc<Gateway>,
+    /// Where the hub puts this socket's events.
+    pub mailbox: Arc<Mailbox>,
+    /// Where its frames wait for the wire.
+    pub outbox: Arc<Outbox>,
+    deliveries: UnboundedReceiver<Delivery>,
+    /// What it may read.
+    pub access: Access,
+    /// What it follows.
+    pub following: Following,
+    /// What it asked and was not answered yet.
+    pub pending: VecDeque<Pending>,
+    /// What answers it may still ask for.
+    pub budget: Budget,
+    bad_frames: u32,
+    heard: Instant,
+    notice: Option<Instant>,
+    expiry: Option<Instant>,
+}
+
+/// Serves a socket until it ends.
+pub async fn serve(gateway: Arc<Gateway>, socket: WebSocket) {
+    let (sink, mut stream) = socket.split();
+    let (mailbox, deliveries) = gateway.hub.mailbox(gateway.max_queued);
+    let outbox = Outbox::new(mailbox.queued.clone());
+    let mut writer = tokio::spawn(outbox.clone().run(sink));
+    let now = Instant::now();
+    let mut socket = Socket {
+        gateway: gateway.clone(),
+        mailbox: mailbox.clone(),
+        outbox: outbox.clone(),
+        deliveries,
+        access: Access::nothing(),
+        following: Following::default(),
+        pending: VecDeque::new(),
+        budget: Budget { since: now, spent: 0 },
+        bad_frames: 0,
+        heard: now,
+        notice: None,
+        expiry: None,
+    };
+    let end = tokio::select! {
+        end = socket.run(&mut stream) => end,
+        _ = &mut writer => End::GONE,
+    };
+    for entity in socket.following.names() {
+        gateway.hub.detach(entity, &mailbox);
+    }
+    tracing::info!(code = end.code, reason = end.reason, entities = socket.following.len(), "socket ends");
+    drop(socket);
+    if end.abandon {
+        outbox.abandon(end.code, end.reason);
+    } else {
+        outbox.close(end.code, end.reason);
+    }
+    // The peer must be read until it has heard the close frame, or the system may throw that away.
+    let farewell = async {
+        while let Some(Ok(message)) = stream.next().await {
+            if matches!(message, Message::Close(_)) {
+                break;
+            }
+        }
+    };
+    let _ = timeout(CLOSE_TIMEOUT, farewell).await;
+    writer.abort();
+    gateway.hub.forget(&mailbox);
+}
+
+impl Socket {
+    async fn run(&mut self, stream: &mut SplitStream<WebSocket>) -> End {
+        if let Err(end) = self.greet(stream).await {
+            return end;
+        }
+        let mut stopping = self.gateway.stopping.clone();
+        loop {
+            let has_room = self.has_room();
+            let deadline = self.notice.or(self.expiry);
+            let step = tokio::select! {
+                delivery = self.deliveries.recv() => match delivery {
+                    Some(delivery) => self.deliver(delivery).await,
+                    None => Err(End::GONE),
+                },
+                message = stream.next(), if self.pending.len() < MAX_PENDING => self.hear(message).await,
+                () = std::future::ready(()), if has_room && !self.pending.is_empty() => self.answer_some().await,
+                () = self.outbox.written.notified(), if !has_room && !self.pending.is_empty() => Ok(()),
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => self.token_ages(),
+                () = stops(&mut stopping) => Err(self.say_goodbye()),
+            };
+            if let Err(end) = step {
+                return end;
+            }
+        }
+    }
+
+    /// Answers may fill only a share of the queue; the rest is for live events.
+    fn has_room(&self) -> bool {
+        self.outbox.queued() < self.gateway.max_queued / ANSWER_SHARE
+    }
+
+    /// Waits for the hello and says welcome (G10). What came with the hello is handled after it.
+    async fn greet(&mut self, stream: &mut SplitStream<WebSocket>) -> Result<(), End> {
+        let mut stopping = self.gateway.stopping.clone();
+        let message = tokio::select! {
+            message = timeout(HELLO_TIMEOUT, next_text(stream)) => match message {
+                Ok(message) => message?,
+                Err(_) => {
+                    self.error("unauthorized", "No hello came within 5 seconds.", None, None, None);
+                    return Err(End::UNAUTHORIZED);
+                }
+            },
+            () = stops(&mut stopping) => return Err(self.say_goodbye()),
+        };
+        let mut frames = ClientFrame::decode(&message).into_iter();
+        let Some(Ok(wire::Received { frame: Some(ClientFrame::Hello(hello)), .. })) = frames.next() else {
+            self.error("hello_required", "The first frame of a socket must be a hello.", None, None, None);
+            return Err(End::BAD);
+        };
+        self.admit(hello.token.as_deref())?;
+        tracing::info!(client = hello.client, "socket begins");
+        let can = ["replay", "snapshot", "heads"].map(str::to_owned).to_vec();
+        let heartbeat = Some(self.gateway.heartbeat.as_secs_f64());
+        self.send(&ServerFrame::Welcome(wire::Welcome { heartbeat, can }))?;
+        for frame in frames {
+            self.obey(frame).await?;
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, token: Option<&str>) -> Result<(), End> {
+        match self.gateway.tokens.check(token) {
+            Ok(access) => {
+                let now = Instant::now();
+                let left = access.left();
+                self.expiry = left.and_then(|left| now.checked_add(left));
+                // A token that lives for less than twice the notice is announced at half its time.
+                self.notice = left.and_then(|left| now.checked_add(left - TOKEN_NOTICE.min(left / 2)));
+                self.access = access;
+                Ok(())
+            }
+            Err(refused) => Err(self.refuse(refused)),
+        }
+    }
+
+    fn refuse(&mut self, refused: Refused) -> End {
+        self.error(refused.code(), refused.message(), None, None, None);
+        End::UNAUTHORIZED
+    }
+
+    fn token_ages(&mut self) -> Result<(), End> {
+        if self.notice.take().is_some() {
+            self.error("token_expiring", "The token ends soon; send `auth` with another one.", None, None, None);
+            return Ok(());
+        }
+        Err(self.refuse(Refused::Expired))
+    }
+
+    async fn hear(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<(), End> {
+        self.heard = Instant::now();
+        let text = match read(message)? {
+            Some(text) => text,
+            None => return Ok(()),
+        };
+        for frame in ClientFrame::decode(&text) {
+            self.obey(frame).await?;
+        }
+        Ok(())
+    }
+
+    async fn obey(&mut self, received: Result<wire::Received<ClientFrame>, wire::DecodeError>) -> Result<(), End> {
+        let frame = match received {
+            Ok(wire::Received { frame: Some(frame), .. }) => frame,
+            Ok(wire::Received { frame: None, .. }) => return Ok(()),
+            Err(error) => {
+                self.bad_frames += 1;
+                self.error("bad_frame", &error.to_string(), None, None, None);
+                return if self.bad_frames >= MAX_BAD_FRAMES { Err(End::BAD) } else { Ok(()) };
+            }
+        };
+        match frame {
+            // A second hello says nothing new.
+            ClientFrame::Hello(_) => {}
+            ClientFrame::Auth(auth) => {
+                self.admit(Some(&auth.token))?;
+                self.drop_forbidden();
+            }
+            ClientFrame::Ping(ping) => self.send(&ServerFrame::Pong(wire::Pong { id: ping.id }))?,
+            ClientFrame::Subscribe(subscribe) => self.ask_to_subscribe(subscribe),
+            ClientFrame::Unsubscribe(unsubscribe) => {
+                for entity in unsubscribe.entities {
+                    self.unsubscribe(&entity);
+                }
+            }
+            ClientFrame::Replay(request) => self.ask_to_replay(request),
+            ClientFrame::Snapshot(request) => self.ask_for_snapshots(request),
+            ClientFrame::Heads(request) => self.ask_for_heads(request),
+        }
+        Ok(())
+    }
+
+    /// Follows an entity no longer, and drops what it asked about it.
+    pub fn unsubscribe(&mut self, entity: &str) {
+        self.pending.retain(|pending| !pending.is_subscription_to(entity));
+        for ended in self.following.unsubscribe(entity) {
+            self.gateway.hub.detach(&ended, &self.mailbox);
+        }
+    }
+
+    fn drop_forbidden(&mut self) {
+        let forbidden: Vec<Arc<str>> =
+            self.following.names().filter(|name| !self.access.may_read(name)).cloned().collect();
+        for entity in forbidden {
+            self.unsubscribe(&entity);
+            self.following.expel(&entity);
+            self.gateway.hub.detach(&entity, &self.mailbox);
+            self.forbid(None, &entity);
+        }
+    }
+
+    /// Says that an entity may not be read.
+    pub fn forbid(&mut self, request: Option<&Id>, entity: &str) {
+        self.error("forbidden", "The token does not cover this entity.", request, Some(entity), None);
+    }
+
+    /// Handles what the hub delivered, and then what else is there.
+    async fn deliver(&mut self, delivery: Delivery) -> Result<(), End> {
+        self.take(delivery)?;
+        self.take_all()?;
+        tokio::task::consume_budget().await;
+        Ok(())
+    }
+
+    /// Forwards everything that was delivered so far.
+    pub fn take_all(&mut self) -> Result<(), End> {
+        while let Ok(delivery) = self.deliveries.try_recv() {
+            self.take(delivery)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, delivery: Delivery) -> Result<(), End> {
+        match delivery {
+            Delivery::Push(push) => {
+                self.forward(&push);
+                Ok(())
+            }
+            Delivery::Beat(beat) => self.beat(&beat),
+            Delivery::Overflow => Err(End::SLOW),
+        }
+    }
+
+    fn forward(&mut self, push: &Push) {
+        if !self.following.forward(&push.entity, push.seq) {
+            self.outbox.discount(push.text.len());
+            return;
+        }
+        self.outbox.push_counted(push.text.clone());
+        if let Some(change) = &push.topic {
+            self.change_members(&push.entity, push.seq, change);
+        }
+    }
+
+    fn beat(&mut self, beat: &Beat) -> Result<(), End> {
+        if self.heard.elapsed() > SILENCE.max(self.gateway.heartbeat * 3) {
+            return Err(End::SILENT);
+        }
+        self.outbox.ping();
+        let heads: Vec<Head> = beat
+            .heads
+            .iter()
+            .filter(|head| self.following.is_live(&head.entity))
+            .map(|head| Head(head.entity.to_string(), head.epoch.to_string(), head.seq))
+            .collect();
+        // While answers are outstanding, a cursor would cover events that were not sent.
+        let cursors = if self.pending.is_empty() {
+            let cursor = Cursor { epoch: beat.epoch.clone(), row: beat.row }.text();
+            self.following.topics().map(|topic| WireCursor(topic.to_string(), cursor.clone())).collect()
+        } else {
+            Vec::new()
+        };
+        let mut chunks = chunks(heads, |Head(entity, epoch, _)| entity.len() + epoch.len() + 32).into_iter();
+        let heads = chunks.next().unwrap_or_default();
+        self.send(&ServerFrame::Heartbeat(Heartbeat { heads, cursors }))?;
+        for heads in chunks {
+            self.send(&ServerFrame::Heartbeat(Heartbeat { heads, cursors: Vec::new() }))?;
+        }
+        Ok(())
+    }
+
+    async fn answer_some(&mut self) -> Result<(), End> {
+        for _ in 0..ANSWERS_IN_A_ROW {
+            if !self.has_room() {
+                break;
+            }
+            let Some(pending) = self.pending.pop_front() else { break };
+            self.answer(pending).await?;
+        }
+        if self.pending.is_empty() {
+            self.pay_cursors()?;
+        }
+        Ok(())
+    }
+
+    fn pay_cursors(&mut self) -> Result<(), End> {
+        let epoch = self.gateway.log.epoch();
+        let cursor =
+            |(topic, row): (Arc<str>, u64)| WireCursor(topic.to_string(), Cursor { epoch: epoch.clone(), row }.text());
+        let cursors: Vec<WireCursor> = self.following.take_cursors().into_iter().map(cursor).collect();
+        if cursors.is_empty() {
+            return Ok(());
+        }
+        self.send(&ServerFrame::Heartbeat(Heartbeat { heads: Vec::new(), cursors }))
+    }
+
+    /// Queues a frame for the wire.
+    pub fn send(&mut self, frame: &ServerFrame) -> Result<(), End> {
+        self.send_text(text(frame))
+    }
+
+    /// Queues the text of a frame for the wire.
+    pub fn send_text(&mut self, text: String) -> Result<(), End> {
+        if self.outbox.push(text) > self.gateway.max_queued { Err(End::SLOW) } else { Ok(()) }
+    }
+
+    /// Queues an error for the wire.
+    pub fn error(
+        &mut self,
+        code: &str,
+        message: &str,
+        request: Option<&Id>,
+        entity: Option<&str>,
+        retry_after: Option<f64>,
+    ) {
+        self.outbox.push(text(&ServerFrame::Error(wire::Error {
+            code: code.to_owned(),
+            message: message.to_owned(),
+            request: request.cloned(),
+            entity: entity.map(str::to_owned),
+            retry_after,
+        })));
+    }
+
+    fn say_goodbye(&mut self) -> End {
+        #[allow(clippy::cast_precision_loss)]
+        let sockets = self.gateway.hub.sockets() as f64;
+        let spread = (sockets * SPREAD_PER_SOCKET).clamp(SPREAD.0, SPREAD.1);
+        let retry_after = (StdRng::from_os_rng().random_range(0.0..spread) * 1000.0).round() / 1000.0;
+        let reason = "The gateway restarts.".to_owned();
+        let goodbye = wire::Goodbye { reason, retry_after: Some(retry_after) };
+        self.outbox.push(text(&ServerFrame::Goodbye(goodbye)));
+        End::RESTART
+    }
+}
+
+/// Splits a list so that each chunk makes a frame of about [`BATCH_BYTES`].
+pub fn chunks<T>(list: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut chunks = vec![];
+    let mut size = BATCH_BYTES;
+    for entry in list {
+        let more = bytes(&entry);
+        if size + more > BATCH_BYTES {
+            chunks.push(Vec::new());
+            size = 0;
+        }
+        size += more;
+        if let Some(chunk) = chunks.last_mut() {
+            chunk.push(entry);
+        }
+    }
+    chunks
+}
+
+async fn stops(stopping: &mut watch::Receiver<bool>) {
+    // A gateway that is gone has stopped, too.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+async fn next_text(stream: &mut SplitStream<WebSocket>) -> Result<String, End> {
+    loop {
+        if let Some(text) = read(stream.next().await)? {
+            return Ok(text);
+        }
+    }
+}
+
+fn read(message: Option<Result<Message, axum::Error>>) -> Result<Option<String>, End> {
+    match message {
+        Some(Ok(Message::Text(text))) => Ok(Some(text.as_str().to_owned())),
+        // Binary frames are the same text.
+        Some(Ok(Message::Binary(bytes))) => Ok(Some(String::from_utf8(bytes.into()).unwrap_or_default())),
+        Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(None),
+        Some(Ok(Message::Close(_))) | None => Err(End::GONE),
+        Some(Err(error)) => Err(if is_too_large(&error) { End::TOO_LARGE } else { End::GONE }),
+    }
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.to_string().contains("too long"))
+}
