@@ -353,6 +353,7 @@ impl<P> Client<P> {
         entity.status = status;
         if is_final {
             entity.flags.set(Flags::FINAL, true);
+            entity.flags.set(Flags::ENDED, true);
             entity.sync = Sync::Final;
         }
     }
@@ -392,6 +393,7 @@ impl<P> Client<P> {
         if self.entities[id].has(Flags::REMEMBERED) {
             self.rejoin(id);
         }
+        let was_wanted = self.entities[id].is_wanted();
         self.entities[id].flags.set(Flags::SUBSCRIBED, true);
         if let Some(recovery) = self.recovery_mut(id) {
             recovery.linger = None;
@@ -400,7 +402,9 @@ impl<P> Client<P> {
                 self.entities[id].flags.set(Flags::SENT, false);
             }
         }
-        self.cover(id);
+        if !was_wanted {
+            self.cover(id);
+        }
         self.touch(id);
         let act = self.connection.want(self.now, &self.config);
         self.act(act);
@@ -1098,7 +1102,10 @@ impl<P> Client<P> {
         let entity = &mut self.entities[id];
         entity.flags.set(Flags::FINAL, true);
         entity.flags.set(Flags::CLEAR, false);
-        self.outputs.push_back(Output::Final { entity: id });
+        if !entity.has(Flags::ENDED) {
+            entity.flags.set(Flags::ENDED, true);
+            self.outputs.push_back(Output::Final { entity: id });
+        }
         self.refresh(id);
     }
 

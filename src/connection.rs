@@ -112,6 +112,10 @@ pub(crate) struct Connection {
     not_before: Option<Instant>,
     shortened: Option<Instant>,
     token: Option<TokenCall>,
+    /// A token was fetched that no dial has used yet.
+    fresh: bool,
+    /// After a refused token: not before this, however fast the next token comes.
+    pause: Option<Instant>,
     /// The last token call's id, and the last ping's.
     calls: u32,
     pub can: Can,
@@ -191,7 +195,7 @@ impl Connection {
     }
 
     fn start(&mut self, now: Instant, config: &Config) -> Act {
-        if config.get_token {
+        if config.get_token && !self.fresh {
             self.state = State::Token;
             self.ask_token(now, config)
         } else {
@@ -212,6 +216,8 @@ impl Connection {
         self.generation += 1;
         self.dialed = true;
         self.not_before = None;
+        self.fresh = false;
+        self.pause = None;
         self.state = State::Dialing(now + config.timeout.connect);
         Act::Dial { generation: self.generation }
     }
@@ -230,7 +236,14 @@ impl Connection {
         }
         self.token = None;
         match self.state {
-            State::Token if ok => (self.dial(now, config), false),
+            State::Token if ok => match self.pause.filter(|&at| at > now) {
+                Some(at) => {
+                    self.fresh = true;
+                    self.state = State::Offline(Some(at));
+                    (Act::Nothing, false)
+                }
+                None => (self.dial(now, config), false),
+            },
             State::Token => {
                 self.schedule(now, config, jitter);
                 (Act::Nothing, true)
@@ -355,6 +368,7 @@ impl Connection {
             return (Act::Nothing, true);
         }
         self.refused = true;
+        self.pause = Some(now + config.backoff.min);
         self.token = None;
         self.state = State::Token;
         (self.ask_token(now, config), false)
@@ -391,6 +405,8 @@ impl Connection {
     }
 
     fn schedule(&mut self, now: Instant, config: &Config, jitter: &mut Jitter) {
+        self.fresh = false;
+        self.pause = None;
         let backoff = &config.backoff;
         let mut bound = backoff.base;
         for _ in 0..self.attempts {

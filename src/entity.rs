@@ -95,6 +95,8 @@ impl Flags {
     pub(crate) const DRAINING: Flags = Flags(1 << 9);
     /// Released, but its position and lock are remembered (R31).
     pub(crate) const REMEMBERED: Flags = Flags(1 << 10);
+    /// Its end was reported.
+    pub(crate) const ENDED: Flags = Flags(1 << 12);
     /// It waits in the list of subscriptions to send.
     pub(crate) const QUEUED: Flags = Flags(1 << 11);
 

@@ -26,6 +26,8 @@ pub mod time;
 mod timers;
 mod topic;
 mod wave;
+#[cfg(target_arch = "wasm32")]
+pub mod web;
 #[cfg(feature = "wire")]
 pub mod wire;
 

@@ -60,7 +60,8 @@ impl<P> Client<P> {
         if straddles {
             self.recover(id).wants_snapshot = true;
         }
-        if !unconfirmed && hole.is_some() {
+        let is_held = self.recovery(id).is_some_and(|recovery| !recovery.held.is_empty());
+        if !unconfirmed && is_held {
             self.report_gap(id, hole);
         }
         if unconfirmed || !live || self.recover(id).resubscribe {
@@ -129,6 +130,7 @@ impl<P> Client<P> {
 
     /// The grace is over, or a wait after an error: ask.
     pub(super) fn next_rung(&mut self, id: EntityId) {
+        self.report_gap(id, self.hole(id));
         let replays = self.model(id).on_gap() == OnGap::Replay && self.connection.can.replay;
         if replays && !self.recover(id).wants_snapshot {
             self.set_stage(id, Stage::Replay(Step::Ready));

@@ -208,7 +208,11 @@ impl<P> Client<P> {
         let entity = &mut self.entities[id];
         entity.move_to(snapshot.epoch, snapshot.seq);
         entity.status = snapshot.status;
-        entity.flags.set(Flags::FINAL, false);
+        if entity.has(Flags::FINAL) {
+            // Reopened: its next end is another.
+            entity.flags.set(Flags::FINAL, false);
+            entity.flags.set(Flags::ENDED, false);
+        }
         entity.flags.set(Flags::CLEAR, false);
         self.stats.adopted += 1;
         self.stats.resets += u64::from(reset);
@@ -309,27 +313,13 @@ impl<P> Client<P> {
         self.lock_on_floor(id, floor);
     }
 
-    /// The remembered end stands, whatever the answer says.
+    /// The remembered end stands, whatever the answer says. Nothing of the answer is shown.
     pub(super) fn lock_on_floor(&mut self, id: EntityId, floor: Floor) {
         self.answered(id);
         self.recover(id).floor = None;
         let entity = &mut self.entities[id];
         entity.move_to(floor.epoch, floor.seq);
         entity.status = floor.status;
-        self.outputs.push_back(Output::Change(Change {
-            entity: id,
-            kind: ChangeKind::Snapshot,
-            epoch: floor.epoch,
-            prev: floor.seq,
-            seq: floor.seq,
-            status: floor.status,
-            id: EventId::NONE,
-            reset: false,
-            skipped: None,
-            locks: true,
-            bytes: 0,
-            payload: None,
-        }));
-        self.touch(id);
+        self.lock(self.now, id);
     }
 }

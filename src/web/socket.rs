@@ -1,0 +1,64 @@
+//! The one socket of a client. Its events go to functions of the facade; a message is never looked at here.
+
+use std::cell::RefCell;
+
+use js_sys::{Array, Function, Reflect};
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsCast, JsValue};
+use web_sys::{BinaryType, WebSocket};
+
+use super::slot;
+
+/// The WebSocket subprotocol.
+const SUBPROTOCOL: &str = "inorder.v1.json";
+
+thread_local! {
+    static SOCKETS: RefCell<Vec<Option<WebSocket>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Opens a socket of the class `constructor`; the one before must have been closed.
+///
+/// `onerror` does nothing, but must be there: some classes throw errors that nobody listens to.
+///
+/// # Errors
+/// What the constructor throws.
+#[wasm_bindgen]
+pub fn open_socket(
+    client: u32,
+    constructor: &JsValue,
+    url: &JsValue,
+    onopen: &Function,
+    onmessage: &Function,
+    onclose: &Function,
+    onerror: &Function,
+) -> Result<WebSocket, JsValue> {
+    let arguments = Array::of2(url, &SUBPROTOCOL.into());
+    // The class is the application's: nothing may be borrowed here.
+    let socket: WebSocket = Reflect::construct(constructor.unchecked_ref(), &arguments)?.unchecked_into();
+    socket.set_binary_type(BinaryType::Arraybuffer);
+    socket.set_onopen(Some(onopen));
+    socket.set_onmessage(Some(onmessage));
+    socket.set_onclose(Some(onclose));
+    socket.set_onerror(Some(onerror));
+    detach(client);
+    SOCKETS.with_borrow_mut(|sockets| *slot(sockets, client) = Some(socket.clone()));
+    Ok(socket)
+}
+
+/// Takes the handlers off, then closes: what the old socket does afterwards is nobody's concern (R25).
+#[wasm_bindgen]
+pub fn close_socket(client: u32, code: u16) {
+    if let Some(socket) = detach(client) {
+        // It fails only for codes that scripts may not use, and the core has none.
+        let _ = socket.close_with_code(code);
+    }
+}
+
+/// Takes the handlers off and forgets the socket.
+pub(super) fn detach(client: u32) -> Option<WebSocket> {
+    let socket = SOCKETS.with_borrow_mut(|sockets| slot(sockets, client).take())?;
+    socket.set_onopen(None);
+    socket.set_onmessage(None);
+    socket.set_onclose(None);
+    Some(socket)
+}
