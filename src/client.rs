@@ -511,6 +511,7 @@ impl<P> Client<P> {
         if !self.connection.is_current(generation) {
             return;
         }
+        self.void_token();
         match Connection::classify(&self.config, code) {
             CloseClass::Normal if !self.is_unfinished() => self.connection.idle(),
             CloseClass::Resume | CloseClass::Normal => self.connection.lost(self.now, &self.config, &mut self.jitter),
@@ -653,7 +654,8 @@ impl<P> Client<P> {
         } else if self.entities[id].wave != 0 {
             // A wave of its own, so that one large snapshot does not keep the others waiting.
             let deadline = self.now + self.config.timeout.subscribe;
-            if let Some(wave) = self.waves.join(WaveKind::Subscribe, request, deadline) {
+            let kind = self.waves.get(self.entities[id].wave).map_or(WaveKind::Subscribe, |wave| wave.kind);
+            if let Some(wave) = self.waves.join(kind, request, deadline) {
                 self.set_wave(id, wave);
             }
         }
@@ -678,7 +680,11 @@ impl<P> Client<P> {
             }
             return; // the snapshot follows
         };
-        if self.is_retired(id, epoch) {
+        if entity.has(Flags::FINAL) {
+            if epoch == position.epoch {
+                self.set_wave(id, 0);
+            }
+        } else if self.is_retired(id, epoch) {
             self.set_wave(id, 0);
             self.want_snapshot(id);
         } else if epoch == position.epoch && head > position.seq {
@@ -1024,6 +1030,7 @@ impl<P> Client<P> {
     pub fn handle_pagehide(&mut self, now: Instant) {
         self.tick(now);
         let socket = self.connection.has_socket().then(|| self.connection.generation());
+        self.void_token();
         self.connection.freeze();
         if let Some(generation) = socket {
             self.outputs.push_back(Output::Close { generation, code: CLOSE_REPLACED });

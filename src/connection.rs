@@ -253,6 +253,11 @@ impl Connection {
         }
     }
 
+    /// The call of `getToken` that is under way, which is void from now on.
+    pub(crate) fn take_token(&mut self) -> Option<u32> {
+        self.token.take().map(|call| call.id)
+    }
+
     /// The server wants a fresh token on this socket.
     pub(crate) fn refresh(&mut self, now: Instant, config: &Config) -> Act {
         if config.get_token && self.is_open() { self.ask_token(now, config) } else { Act::Nothing }
@@ -353,7 +358,6 @@ impl Connection {
     /// We ended the socket. A stable one is dialed again at once.
     pub(crate) fn replaced(&mut self, now: Instant, config: &Config, jitter: &mut Jitter) -> Act {
         if self.note_stability(now, config) && self.not_before.is_none() {
-            self.token = None;
             return self.start(now, config);
         }
         self.schedule(now, config, jitter);

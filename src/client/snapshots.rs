@@ -137,7 +137,7 @@ impl<P> Client<P> {
             if let Some(ask) = &mut recovery.ask {
                 ask.confirms = false;
             }
-            if matches!(recovery.stage, Stage::Snapshot(_) | Stage::Resume(_)) {
+            if matches!(recovery.stage, Stage::Snapshot(_) | Stage::Resume(_) | Stage::Error(_) | Stage::Failed(_)) {
                 self.set_stage(id, Stage::Rest);
             }
         }

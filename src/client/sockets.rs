@@ -23,9 +23,17 @@ impl<P> Client<P> {
         }
     }
 
+    /// A refresh that was under way belongs to the socket that ends; the next dial asks anew (R29).
+    pub(super) fn void_token(&mut self) {
+        if let Some(id) = self.connection.take_token() {
+            self.outputs.push_back(Output::CancelToken { id });
+        }
+    }
+
     /// The socket is silent or too slow: another one takes its place.
     pub(super) fn replace(&mut self) {
         self.stats.replaced += 1;
+        self.void_token();
         self.outputs.push_back(Output::Close { generation: self.connection.generation(), code: CLOSE_REPLACED });
         let act = self.connection.replaced(self.now, &self.config, &mut self.jitter);
         self.disconnect();
@@ -36,6 +44,7 @@ impl<P> Client<P> {
         self.stats.bad_frames += 1;
         self.fault(id, Fault::BadFrame);
         if self.connection.bad_frame(&self.config) {
+            self.void_token();
             self.outputs.push_back(Output::Close { generation: self.connection.generation(), code: CLOSE_BAD_FRAMES });
             self.connection.lost(self.now, &self.config, &mut self.jitter);
             self.disconnect();

@@ -25,7 +25,7 @@ thread_local! {
 #[wasm_bindgen]
 pub fn open_socket(
     client: u32,
-    constructor: &JsValue,
+    constructor: &Function,
     url: &JsValue,
     onopen: &Function,
     onmessage: &Function,
@@ -34,7 +34,7 @@ pub fn open_socket(
 ) -> Result<WebSocket, JsValue> {
     let arguments = Array::of2(url, &SUBPROTOCOL.into());
     // The class is the application's: nothing may be borrowed here.
-    let socket: WebSocket = Reflect::construct(constructor.unchecked_ref(), &arguments)?.unchecked_into();
+    let socket: WebSocket = Reflect::construct(constructor, &arguments)?.unchecked_into();
     socket.set_binary_type(BinaryType::Arraybuffer);
     socket.set_onopen(Some(onopen));
     socket.set_onmessage(Some(onmessage));
