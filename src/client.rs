@@ -457,6 +457,7 @@ impl<P> Client<P> {
             recovery.linger = None;
         }
         if !was_wanted || self.entities[member].position().is_none() {
+            self.entities[member].flags.set(Flags::BEHIND, true);
             self.await_member(topic, member);
         }
         self.touch(member);
@@ -882,14 +883,19 @@ impl<P> Client<P> {
     }
 
     /// A cursor for the topic came: all that it covers was sent before it on this socket.
+    ///
+    /// That of a `subscribed` frame is handed over before [`Client::handle_subscribed`]: what follows it is still
+    /// to come, and confirms no member.
     pub fn handle_cursor(&mut self, now: Instant, topic: EntityId) {
         self.tick(now);
         if !self.is_followed(topic) {
             return;
         }
         self.topics.note(topic).cursor = true;
-        let members = self.topics.members(topic).to_vec();
-        for member in members {
+        if !self.is_confirmed(topic) {
+            return;
+        }
+        for member in self.topics.members(topic).to_vec() {
             let entity = &self.entities[member];
             let covered = self.waves.get(entity.wave).is_some_and(|wave| wave.kind == WaveKind::Member);
             if covered && entity.position().is_some() {
@@ -1334,6 +1340,9 @@ impl<P> Client<P> {
         }
         let sync = self.sync(id);
         let entity = &mut self.entities[id];
+        if sync == Sync::Live {
+            entity.flags.set(Flags::BEHIND, false);
+        }
         if entity.sync != sync {
             entity.sync = sync;
             self.outputs.push_back(Output::Sync { entity: id, sync });

@@ -668,6 +668,34 @@ with gap.grace=0 linger=0 subscribe=["topic/t"]
       is nobody present=false
 "#
 
+    r39_a_resume_names_only_members_that_were_not_live_at_the_cursor: r#"
+with gap.grace=0 subscribe=["topic/t"] heartbeat=15
+  0 open 1
+  1 1< subscribed topic/t E1 re=subscribe head=1 cursor="c0"
+  2 1< snapshot topic/t E1 re=subscribe 1 ["a","b"]
+      = topic/t 1 snapshot
+  3 1< snapshot a E1 10 !running {"v":10}
+      = a 10 snapshot
+  4 1< heartbeat heads=[] cursors=[["topic/t","c1"]]
+  5 1< event a E1 11 {"v":11}
+      = a 11
+  6 close 1 1006
+      is a sync=stale
+  7 open 2
+      > subscribe topic/t epoch=E1 after=1 cursor=c1 behind=[["b",null,null]]
+      is a sync=recovering
+  8 2< subscribed topic/t E1 re=subscribe head=1 cursor="c1"
+      is topic/t sync=live
+      is a sync=recovering
+  9 2< event a E1 12 {"v":12}
+      = a 12
+  10 2< snapshot b E1 3 !running {"v":3}
+      = b 3 snapshot
+  11 2< heartbeat heads=[] cursors=[["topic/t","c2"]]
+      is a sync=live
+      is b sync=live
+"#
+
     deployments_are_shown_step_by_step: r#"
 with gap.grace=0 terminal=["live"]
   0 ready 1 dep_301 E1 0 status=null data=null

@@ -88,7 +88,6 @@ impl<P> Client<P> {
             // R30: `confirms` without a stage can't be; a replay that still confirms keeps its deadline.
             self.set_stage(id, Stage::Rest);
             self.recover(id).rest();
-            self.entities[id].flags.set(Flags::BEHIND, false);
             self.trim(id);
             let clear = self.is_clear(id, &model);
             self.entities[id].flags.set(Flags::CLEAR, clear);
