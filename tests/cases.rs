@@ -38,4 +38,4 @@ macro_rules! case_files {
     )*};
 }
 
-case_files! { field_reports order epochs recovery connection handover }
+case_files! { field_reports order epochs recovery connection handover mixtures }
