@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-use crate::limits::MAX_QUEUED_BYTES;
+use crate::limits::{MAX_QUEUED_BYTES, MIN_QUEUED_BYTES};
 use crate::log::sqlite::Place;
 use crate::model::{Models, Reduce};
 
@@ -50,8 +50,8 @@ pub struct Flags {
     #[arg(long, env = "INORDER_RETAIN", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain: Option<u64>,
 
-    /// Bytes that may wait for one socket before it is closed as too slow a reader.
-    #[arg(long, env = "INORDER_MAX_QUEUED", value_name = "BYTES", default_value_t = MAX_QUEUED_BYTES)]
+    /// Bytes that may wait for one socket before it is closed as too slow a reader; at least 1 MiB.
+    #[arg(long, env = "INORDER_MAX_QUEUED", value_name = "BYTES", default_value_t = MAX_QUEUED_BYTES, value_parser = queue)]
     pub max_queued: usize,
 
     /// Start with a new epoch: after restoring a backup that also brought back the mark beside the database.
@@ -156,6 +156,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("a number of seconds from 0.05 to 3600 is wanted".to_owned()),
+    }
+}
+
+fn queue(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes) if bytes >= MIN_QUEUED_BYTES => Ok(bytes),
+        _ => Err(format!("a number of bytes from {MIN_QUEUED_BYTES} on is wanted")),
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tower_http::services::ServeDir;
 
 use crate::gateway::{Gateway, now};
-use crate::limits::{LIST_ENTITIES, LIST_EVENTS, MAX_FRAME_BYTES, MAX_WORD_BYTES};
+use crate::limits::{LIST_ENTITIES, LIST_EVENTS, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_WORD_BYTES};
 use crate::log::{self, Page, Stored, Write, Written};
 use crate::name;
 use crate::socket;
@@ -116,7 +116,8 @@ async fn open_socket(
         let message = format!("This gateway speaks the WebSocket subprotocol {SUBPROTOCOL} only.");
         return Err(bad("subprotocol", message));
     }
-    let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_FRAME_BYTES).max_frame_size(MAX_FRAME_BYTES);
+    let upgrade =
+        upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES);
     Ok(upgrade.on_upgrade(move |socket| socket::serve(gateway, socket)))
 }
 

@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Bytes of one frame or HTTP body from a client. More than any command needs; the rules refuse it (G10).
 pub const MAX_FRAME_BYTES: usize = 256 * 1024;
 
+/// Bytes of a WebSocket message that are read at all. What lies between [`MAX_FRAME_BYTES`] and this is refused
+/// with a close frame that the peer gets to see; what is larger is cut off.
+pub const MAX_MESSAGE_BYTES: usize = 4 * MAX_FRAME_BYTES;
+
 /// Events in one page of a replay (G6): a page is made and sent in a few milliseconds.
 pub const PAGE_EVENTS: usize = 500;
 
@@ -18,6 +22,10 @@ pub const BATCH_BYTES: usize = 64 * 1024;
 /// Bytes that may wait for one socket before it counts as a slow reader and is closed with 1013 (G8): some
 /// seconds of a busy stream, and a thousand such sockets still fit into a machine's memory.
 pub const MAX_QUEUED_BYTES: usize = 4 * 1024 * 1024;
+
+/// The least that [`MAX_QUEUED_BYTES`] can be set to: a page of a replay fits beside the share that answers may
+/// fill, and half is left for live events.
+pub const MIN_QUEUED_BYTES: usize = 4 * PAGE_BYTES;
 
 /// The share of the queue that answers to requests may fill, so that they never close the socket themselves.
 pub const ANSWER_SHARE: usize = 4;

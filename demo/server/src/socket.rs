@@ -27,8 +27,8 @@ use crate::follow::Following;
 use crate::gateway::Gateway;
 use crate::hub::{Beat, Delivery, Mailbox, Push};
 use crate::limits::{
-    ANSWER_SHARE, ANSWERS_IN_A_ROW, BATCH_BYTES, CLOSE_TIMEOUT, HELLO_TIMEOUT, MAX_BAD_FRAMES, MAX_PENDING,
-    REPLAY_WINDOW, SILENCE, SPREAD, SPREAD_PER_SOCKET, TOKEN_NOTICE,
+    ANSWER_SHARE, ANSWERS_IN_A_ROW, BATCH_BYTES, CLOSE_TIMEOUT, HELLO_TIMEOUT, MAX_BAD_FRAMES, MAX_FRAME_BYTES,
+    MAX_PENDING, REPLAY_WINDOW, SILENCE, SPREAD, SPREAD_PER_SOCKET, TOKEN_NOTICE,
 };
 use crate::outbox::{Outbox, text};
 use crate::token::{Access, Refused};
@@ -132,14 +132,20 @@ pub async fn serve(gateway: Arc<Gateway>, socket: WebSocket) {
         outbox.close(end.code, end.reason);
     }
     // The peer must be read until it has heard the close frame, or the system may throw that away.
-    let farewell = async {
+    let reading = async {
         while let Some(Ok(message)) = stream.next().await {
             if matches!(message, Message::Close(_)) {
                 break;
             }
         }
     };
-    let _ = timeout(CLOSE_TIMEOUT, farewell).await;
+    let writing = async {
+        if !writer.is_finished() {
+            // It ends with the close frame, or with the connection.
+            let _ = (&mut writer).await;
+        }
+    };
+    let _ = timeout(CLOSE_TIMEOUT, async { tokio::join!(reading, writing) }).await;
     writer.abort();
     gateway.hub.forget(&mailbox);
 }
@@ -462,6 +468,8 @@ async fn next_text(stream: &mut SplitStream<WebSocket>) -> Result<String, End> {
 
 fn read(message: Option<Result<Message, axum::Error>>) -> Result<Option<String>, End> {
     match message {
+        Some(Ok(Message::Text(text))) if text.len() > MAX_FRAME_BYTES => Err(End::TOO_LARGE),
+        Some(Ok(Message::Binary(bytes))) if bytes.len() > MAX_FRAME_BYTES => Err(End::TOO_LARGE),
         Some(Ok(Message::Text(text))) => Ok(Some(text.as_str().to_owned())),
         // Binary frames are the same text.
         Some(Ok(Message::Binary(bytes))) => Ok(Some(String::from_utf8(bytes.into()).unwrap_or_default())),
