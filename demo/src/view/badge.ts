@@ -1,0 +1,60 @@
+import type { ClientStatus } from 'inorder';
+import { el, part, setAttribute, setText } from '../dom';
+
+/** What the badge shows. */
+export interface BadgeState {
+  readonly status: ClientStatus;
+  /** Entities that are connected and not up to date. */
+  readonly recovering: number;
+  /** Since the last message of the server, in milliseconds, and how much is normal. */
+  readonly silence: number;
+  readonly patience: number;
+}
+
+type Look = 'live' | 'recovering' | 'offline' | 'waiting';
+
+function read({ status, recovering, silence, patience }: BadgeState): { look: Look; label: string; detail: string } {
+  switch (status.connection) {
+    case 'live':
+      if (silence > patience) {
+        return { look: 'recovering', label: 'Silent', detail: `no sign of life for ${(silence / 1_000).toFixed(0)} s` };
+      }
+      if (recovering > 0) return { look: 'recovering', label: 'Recovering', detail: `${recovering} to go` };
+      return { look: 'live', label: 'Live', detail: '' };
+    case 'offline': {
+      const left = Math.max(0, (status.retryAt ?? Date.now()) - Date.now());
+      return { look: 'offline', label: 'Offline', detail: `next try in ${(left / 1_000).toFixed(1)} s` };
+    }
+    case 'connecting':
+      return { look: 'waiting', label: 'Connecting', detail: '' };
+    case 'stopped':
+      return { look: 'offline', label: 'Stopped', detail: 'by the server' };
+    case 'closed':
+      return { look: 'offline', label: 'Closed', detail: '' };
+    case 'idle':
+      return { look: 'waiting', label: 'Starting', detail: '' };
+  }
+}
+
+/** The badge of the connection: its state, and when the next dial is due. */
+export class Badge {
+  readonly #root = part('badge');
+  // Only the word is read out when it changes; a countdown would never stop talking.
+  readonly #label = el('span', { class: 'label', role: 'status' });
+  readonly #detail = el('span', { class: 'detail', 'aria-hidden': 'true' });
+  readonly #again = el('button', { type: 'button', hidden: true }, 'Try now');
+
+  constructor(onAgain: () => void) {
+    this.#root.append(el('span', { class: 'dot', 'aria-hidden': 'true' }), this.#label, this.#detail, this.#again);
+    this.#again.addEventListener('click', onAgain);
+  }
+
+  show(state: BadgeState): void {
+    const { look, label, detail } = read(state);
+    setAttribute(this.#root, 'data-look', look);
+    setAttribute(this.#root, 'data-connection', state.status.connection);
+    setText(this.#label, label);
+    setText(this.#detail, detail);
+    setAttribute(this.#again, 'hidden', state.status.connection !== 'offline' && state.status.connection !== 'stopped');
+  }
+}

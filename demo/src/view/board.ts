@@ -1,0 +1,295 @@
+import type { EntitySnapshot, Sync } from 'inorder';
+import { el, part, setAttribute, setText } from '../dom';
+import { modelOf } from '../frames';
+import type { Judge, Shown, Verdict } from '../judge';
+import type { NaiveCell } from '../naive';
+import type { TrueState } from '../source';
+
+/** How long a resurrection stays marked, in milliseconds. */
+const RESURRECTED_MS = 6_000;
+
+type Column = 'truth' | 'naive' | 'inorder';
+
+const COLUMNS: readonly Column[] = ['truth', 'naive', 'inorder'];
+const TITLES: Record<Column, string> = { truth: 'Server', naive: 'Naive client', inorder: 'inorder' };
+const SUBTITLES: Record<Column, string> = {
+  truth: 'the truth',
+  naive: 'last message wins',
+  inorder: 'next change wins',
+};
+
+/** Everything that a cell says. */
+interface Content {
+  readonly status: string | undefined;
+  readonly data: Record<string, unknown>;
+  readonly seq: number | undefined;
+  readonly epoch: string | undefined;
+  readonly sync?: Sync | undefined;
+  readonly verdict?: Verdict | undefined;
+  readonly resurrected?: boolean;
+}
+
+const object = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+
+const text = (value: unknown): string => (typeof value === 'string' || typeof value === 'number' ? String(value) : '');
+
+/** What stands under the status: who works on it, why it failed. */
+function detailOf(data: Record<string, unknown>): string {
+  const attempt = data['attempt'];
+  const parts = [
+    data['error'] ?? data['note'] ?? data['worker'],
+    data['commit'],
+    typeof attempt === 'number' && attempt > 1 ? `attempt ${attempt}` : undefined,
+  ];
+  return parts.map(text).filter(Boolean).join(' · ');
+}
+
+/** In what a wrong cell differs from the truth, for people. */
+function differenceOf(content: Content, truth: TrueState): string {
+  const data = object(truth.data);
+  if (content.status !== truth.status) return `is ${truth.status ?? 'unknown'}`;
+  if (content.data['progress'] !== data['progress']) return `is ${text(data['progress'])} %`;
+  const key = [...Object.keys(data), ...Object.keys(content.data)].find((name) => content.data[name] !== data[name]);
+  return key === undefined ? 'is of another time' : key in data ? `${key}: ${text(data[key])}` : `no ${key} any more`;
+}
+
+class Cell {
+  readonly root: HTMLTableCellElement;
+  readonly #status = el('span', { class: 'status' });
+  readonly #fill = el('i');
+  readonly #bar = el('span', { class: 'bar', 'aria-hidden': 'true' }, this.#fill);
+  readonly #progress = el('span', { class: 'progress' });
+  readonly #seq = el('span', { class: 'seq' });
+  readonly #mark = el('span', { class: 'mark' });
+  readonly #detail = el('span', { class: 'detail' });
+
+  constructor(readonly column: Column) {
+    this.root = el(
+      'td',
+      { class: 'cell', 'data-column': column },
+      el('div', { class: 'line' }, this.#status, this.#bar, this.#progress, this.#seq),
+      el('div', { class: 'line second' }, this.#mark, this.#detail),
+    );
+  }
+
+  show(entity: string, content: Content | undefined, truth: TrueState | undefined): void {
+    const { root } = this;
+    const status = content?.status;
+    const progress = content?.data['progress'];
+    const percent = typeof progress === 'number' ? `${progress} %` : '';
+    setAttribute(root, 'data-entity', entity);
+    setAttribute(root, 'data-seq', content?.seq);
+    setAttribute(root, 'data-epoch', content?.epoch);
+    setAttribute(root, 'data-status', status);
+    setAttribute(root, 'data-progress', typeof progress === 'number' ? progress : undefined);
+    setAttribute(root, 'data-sync', content?.sync);
+    setAttribute(root, 'data-verdict', content?.verdict);
+    setAttribute(root, 'data-resurrected', content?.resurrected ?? false);
+    setText(this.#status, status ?? '—');
+    setText(this.#progress, percent);
+    setText(this.#seq, content?.seq === undefined ? '' : `#${content.seq}`);
+    setAttribute(this.#bar, 'hidden', percent === '');
+    const width = percent === '' ? '' : `${Math.max(0, Math.min(100, progress as number))}%`;
+    if (this.#fill.style.width !== width) this.#fill.style.width = width;
+    setText(this.#mark, this.#markOf(content, truth));
+    setText(this.#detail, content ? detailOf(content.data) : '');
+  }
+
+  #markOf(content: Content | undefined, truth: TrueState | undefined): string {
+    if (!content) return this.column === 'truth' ? '' : 'not heard of';
+    if (content.resurrected) return 'back from the dead';
+    if (content.verdict === 'wrong' && truth) return `wrong: ${differenceOf(content, truth)}`;
+    if (content.sync !== undefined && content.sync !== 'live') return content.sync;
+    if (content.verdict === 'late') return 'catching up';
+    return content.sync ?? '';
+  }
+}
+
+class Row {
+  readonly root = el('tr');
+  readonly #name = el('button', { type: 'button', class: 'name' });
+  readonly #title = el('span', { class: 'title' });
+  readonly #id = el('span', { class: 'id' });
+  readonly #cells: Record<Column, Cell> = {
+    truth: new Cell('truth'),
+    naive: new Cell('naive'),
+    inorder: new Cell('inorder'),
+  };
+  entity = '';
+
+  constructor(onOpen: (entity: string) => void) {
+    this.#name.append(this.#title, this.#id);
+    this.#name.addEventListener('click', () => onOpen(this.entity));
+    this.root.append(el('th', { scope: 'row' }, this.#name), ...COLUMNS.map((column) => this.#cells[column].root));
+  }
+
+  show(
+    entity: string,
+    contents: Record<Column, Content | undefined>,
+    truth: TrueState | undefined,
+    open: boolean,
+  ): void {
+    this.entity = entity;
+    const data = contents.truth?.data ?? contents.inorder?.data ?? {};
+    setText(this.#title, text(data['name'] ?? data['service']) || entity);
+    setText(this.#id, entity.slice(entity.indexOf('/') + 1));
+    setAttribute(this.root, 'data-entity', entity);
+    setAttribute(this.root, 'data-open', open);
+    setAttribute(this.#name, 'aria-expanded', open ? 'true' : 'false');
+    setAttribute(this.#name, 'aria-controls', 'timeline');
+    for (const column of COLUMNS) this.#cells[column].show(entity, contents[column], truth);
+  }
+}
+
+/** Rows keep their place as long as their entity is there; a new one takes the place of one that left. */
+class Group {
+  readonly root = el('tbody');
+  readonly #rows: Row[] = [];
+  readonly #onOpen: (entity: string) => void;
+
+  constructor(title: string, onOpen: (entity: string) => void) {
+    this.#onOpen = onOpen;
+    this.root.append(el('tr', { class: 'group' }, el('th', { scope: 'rowgroup', colspan: COLUMNS.length + 1 }, title)));
+  }
+
+  /** The rows of these entities. */
+  rows(entities: ReadonlySet<string>): readonly Row[] {
+    const here = new Set(this.#rows.map(({ entity }) => entity));
+    const free = this.#rows.filter(({ entity }) => !entities.has(entity));
+    for (const entity of entities) {
+      if (here.has(entity)) continue;
+      let row = free.shift();
+      if (!row) {
+        row = new Row(this.#onOpen);
+        this.#rows.push(row);
+        this.root.append(row.root);
+      }
+      row.entity = entity;
+    }
+    for (const row of free) {
+      row.root.remove();
+      this.#rows.splice(this.#rows.indexOf(row), 1);
+    }
+    return this.#rows;
+  }
+}
+
+/** How a column stands. */
+export interface Score {
+  readonly right: number;
+  readonly late: number;
+  readonly wrong: number;
+}
+
+/** What the board compares. */
+export interface Compared {
+  readonly inorder: ReadonlyMap<string, EntitySnapshot>;
+  readonly naive: ReadonlyMap<string, NaiveCell>;
+  readonly judge: Judge;
+  readonly resurrections: number;
+  readonly open: string | undefined;
+}
+
+class Head {
+  readonly root: HTMLTableCellElement;
+  readonly #count = el('span', { class: 'count' });
+  readonly #word = el('span', { class: 'word' });
+  readonly #more = el('span', { class: 'more' });
+
+  constructor(column: Column) {
+    this.root = el(
+      'th',
+      { scope: 'col', 'data-column': column },
+      el('span', { class: 'heading' }, TITLES[column], el('small', {}, SUBTITLES[column])),
+      el('span', { class: 'score' }, this.#count, this.#word),
+      this.#more,
+    );
+  }
+
+  show(count: number, word: string, more: string, bad: boolean): void {
+    setAttribute(this.root, 'data-bad', bad);
+    setText(this.#count, String(count));
+    setText(this.#word, ` ${word}`);
+    setText(this.#more, more);
+  }
+}
+
+/** The table of jobs and deployments. */
+export class Board {
+  readonly #heads: Record<Column, Head> = {
+    truth: new Head('truth'),
+    naive: new Head('naive'),
+    inorder: new Head('inorder'),
+  };
+  readonly #groups: Record<string, Group>;
+
+  constructor(onOpen: (entity: string) => void) {
+    this.#groups = { job: new Group('Jobs', onOpen), deployment: new Group('Deployments', onOpen) };
+    const heads = COLUMNS.map((column) => this.#heads[column].root);
+    part('board').append(
+      el(
+        'table',
+        {},
+        el('thead', {}, el('tr', {}, el('th', { scope: 'col', class: 'corner' }, el('span', {}, 'Job')), ...heads)),
+        ...Object.values(this.#groups).map(({ root }) => root),
+      ),
+    );
+  }
+
+  /** Shows both columns beside the truth and returns how they stand. */
+  show({ inorder, naive, judge, resurrections, open }: Compared, now: number): { naive: Score; inorder: Score } {
+    const tally = { naive: { right: 0, late: 0, wrong: 0 }, inorder: { right: 0, late: 0, wrong: 0 } };
+    const names = new Set([...judge.entities(), ...inorder.keys()]);
+    for (const [model, group] of Object.entries(this.#groups)) {
+      const entities = new Set([...names].filter((name) => modelOf(name) === model));
+      for (const row of group.rows(entities)) {
+        const { entity } = row;
+        const truth = judge.truth(entity);
+        const naiveContent = contentOfNaive(entity, naive.get(entity), judge, now);
+        const inorderContent = contentOfInorder(entity, inorder.get(entity), judge, now);
+        if (truth) {
+          tally.naive[naiveContent?.verdict ?? judge.verdict(entity, undefined, now) ?? 'late'] += 1;
+          tally.inorder[inorderContent?.verdict ?? 'late'] += 1;
+        }
+        const contents = { truth: contentOfTruth(truth), naive: naiveContent, inorder: inorderContent };
+        row.show(entity, contents, truth, entity === open);
+      }
+    }
+    const all = tally.naive.right + tally.naive.late + tally.naive.wrong;
+    this.#heads.truth.show(all, 'entities', 'GET /entities', false);
+    const dead = `${resurrections} came back from the dead`;
+    this.#heads.naive.show(
+      tally.naive.wrong,
+      'wrong',
+      resurrections ? dead : 'and does not know it',
+      tally.naive.wrong > 0,
+    );
+    const late = tally.inorder.late ? `${tally.inorder.late} catching up, and it says so` : 'all up to date';
+    this.#heads.inorder.show(tally.inorder.wrong, 'wrong', late, tally.inorder.wrong > 0);
+    return tally;
+  }
+}
+
+function contentOfTruth(truth: TrueState | undefined): Content | undefined {
+  return truth && { ...truth, status: truth.status, data: object(truth.data) };
+}
+
+function contentOfNaive(entity: string, cell: NaiveCell | undefined, judge: Judge, now: number): Content | undefined {
+  if (!cell) return undefined;
+  const verdict = judge.verdict(entity, cell, now);
+  const resurrected = cell.resurrectedAt !== undefined && now - cell.resurrectedAt < RESURRECTED_MS;
+  return { ...cell, data: object(cell.state), verdict, resurrected: resurrected && verdict !== 'right' };
+}
+
+function contentOfInorder(
+  entity: string,
+  snapshot: EntitySnapshot | undefined,
+  judge: Judge,
+  now: number,
+): Content | undefined {
+  if (!snapshot || snapshot.seq === undefined) return undefined;
+  const { state, status, seq, epoch = '', sync } = snapshot;
+  const shown: Shown = { state, status, seq, epoch, highest: seq, sync };
+  return { status, data: object(state), seq, epoch, sync, verdict: judge.verdict(entity, shown, now) };
+}

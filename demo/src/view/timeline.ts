@@ -1,0 +1,199 @@
+import { el, part, setAttribute, setText, svg } from '../dom';
+import type { Course, Lane, Mark } from '../journal';
+
+/** How much time is drawn, in milliseconds, and how often it is drawn anew. */
+const WINDOW_MS = 20_000;
+const PAINT_MS = 100;
+
+const LANES: readonly Lane[] = ['received', 'held', 'applied', 'dropped', 'replayed'];
+const LANE_HEIGHT = 30;
+const LEFT = 76;
+const RIGHT = 14;
+const TOP = 22;
+const BOTTOM = 20;
+const HEIGHT = TOP + LANES.length * LANE_HEIGHT + BOTTOM;
+
+/** The last happenings that are listed as text. */
+const LISTED = 7;
+
+const y = (lane: Lane): number => TOP + (LANES.indexOf(lane) + 0.5) * LANE_HEIGHT;
+
+const span = (from: number, to: number): string => (from === to ? `#${from}` : `#${from}–${to}`);
+
+/** What a mark says, in words. */
+function words({ lane, kind, seq, status, note }: Mark): string {
+  const what = `${kind === 'snapshot' ? 'snapshot ' : ''}#${seq}${status ? ` ${status}` : ''}`;
+  return `${lane} ${what}${note ? ` (${note})` : ''}`;
+}
+
+/** The lanes of one entity: what came, what waited, what was shown. */
+export class Timeline {
+  readonly #root = part('timeline');
+  readonly #title = el('h2', { id: 'timeline-title' });
+  readonly #state = el('p', { class: 'state' });
+  readonly #drawing = svg('svg', { role: 'img', 'aria-labelledby': 'timeline-title', height: HEIGHT, width: '100%' });
+  readonly #list = el('ol', { class: 'log', 'aria-label': 'The last happenings, newest first' });
+  readonly #pause = el('button', { type: 'button', 'aria-pressed': 'false' }, 'Pause');
+  #painted = 0;
+  #pausedAt: number | undefined;
+  #opener: Element | null = null;
+  entity: string | undefined;
+
+  constructor(private readonly onClose: () => void) {
+    const close = el('button', { type: 'button', class: 'icon', 'aria-label': 'Close the timeline' }, '✕');
+    close.addEventListener('click', () => this.close());
+    this.#pause.addEventListener('click', () => {
+      this.#pausedAt = this.#pausedAt === undefined ? performance.now() : undefined;
+      setAttribute(this.#pause, 'aria-pressed', String(this.#pausedAt !== undefined));
+      setText(this.#pause, this.#pausedAt === undefined ? 'Pause' : 'Go on');
+    });
+    this.#root.addEventListener('keydown', ({ key }) => {
+      if (key === 'Escape') this.close();
+    });
+    this.#root.append(
+      el('header', {}, this.#title, this.#state, this.#pause, close),
+      el('div', { class: 'body' }, el('div', { class: 'lanes' }, this.#drawing as unknown as HTMLElement), this.#list),
+    );
+  }
+
+  open(entity: string): void {
+    if (this.entity === entity) return this.close();
+    this.#opener ??= document.activeElement;
+    this.entity = entity;
+    this.#pausedAt = undefined;
+    setText(this.#pause, 'Pause');
+    setAttribute(this.#pause, 'aria-pressed', 'false');
+    this.#painted = 0;
+    this.#root.hidden = false;
+    document.body.dataset['timeline'] = 'open';
+    this.#root.setAttribute('tabindex', '-1');
+    this.#root.focus({ preventScroll: true });
+  }
+
+  close(): void {
+    this.entity = undefined;
+    this.#root.hidden = true;
+    delete document.body.dataset['timeline'];
+    if (this.#opener instanceof HTMLElement) this.#opener.focus({ preventScroll: true });
+    this.#opener = null;
+    this.onClose();
+  }
+
+  show(course: Course, title: string, now: number): void {
+    if (!this.entity || now - this.#painted < PAINT_MS) return;
+    this.#painted = now;
+    const at = this.#pausedAt ?? now;
+    setText(this.#title, title);
+    const { gap } = course;
+    setText(
+      this.#state,
+      gap
+        ? `${course.sync}: ${span(gap.from, gap.to)} missing for ${((at - gap.at) / 1_000).toFixed(1)} s, ${course.held.size} held`
+        : `${course.sync} at #${Math.max(0, course.seq)}`,
+    );
+    setAttribute(this.#state, 'data-gap', gap !== undefined);
+    if (this.#pausedAt === undefined || this.#list.childElementCount === 0) this.#write(course, at);
+    this.#draw(course, at);
+  }
+
+  #write(course: Course, now: number): void {
+    const recent = course.marks.slice(-LISTED).reverse();
+    while (this.#list.childElementCount > recent.length) this.#list.lastElementChild?.remove();
+    recent.forEach((mark, index) => {
+      let line = this.#list.children[index];
+      if (!line) {
+        line = el('li', {}, el('time'), el('span'));
+        this.#list.append(line);
+      }
+      setAttribute(line, 'data-lane', mark.lane);
+      const [time, text] = line.children;
+      if (time) setText(time, `−${((now - mark.at) / 1_000).toFixed(1)} s`);
+      if (text) setText(text, words(mark));
+    });
+  }
+
+  #draw(course: Course, now: number): void {
+    const width = this.#drawing.clientWidth || 600;
+    const x = (at: number): number => LEFT + ((at - now + WINDOW_MS) / WINDOW_MS) * (width - LEFT - RIGHT);
+    const from = now - WINDOW_MS;
+    const nodes: Node[] = [];
+    for (const lane of LANES) {
+      nodes.push(
+        svg('line', { class: 'lane', x1: LEFT, x2: width - RIGHT, y1: y(lane), y2: y(lane) }),
+        svg('text', { class: 'lane-name', x: LEFT - 10, y: y(lane) + 4, 'text-anchor': 'end' }, lane),
+      );
+    }
+    for (let ago = 0; ago <= WINDOW_MS; ago += 5_000) {
+      const at = x(now - ago);
+      nodes.push(
+        svg('line', { class: 'tick', x1: at, x2: at, y1: TOP, y2: HEIGHT - BOTTOM }),
+        svg(
+          'text',
+          { class: 'time', x: at, y: HEIGHT - 5, 'text-anchor': ago === 0 ? 'end' : 'middle' },
+          ago ? `−${ago / 1_000} s` : 'now',
+        ),
+      );
+    }
+    for (const gap of course.gaps) {
+      const end = gap.healed ?? now;
+      if (end < from) continue;
+      const left = Math.max(LEFT, x(gap.at));
+      const right = x(end);
+      const height = HEIGHT - TOP - BOTTOM;
+      nodes.push(
+        svg('rect', {
+          class: gap.healed ? 'gap healed' : 'gap',
+          x: left,
+          y: TOP,
+          width: Math.max(2, right - left),
+          height,
+        }),
+        svg(
+          'text',
+          { class: 'gap-name', x: Math.min(left, width - RIGHT - 130), y: TOP - 7 },
+          gap.healed
+            ? `${span(gap.from, gap.to)} in ${((end - gap.at) / 1_000).toFixed(2)} s`
+            : `${span(gap.from, gap.to)} missing`,
+        ),
+      );
+    }
+    const taken: Partial<Record<Lane, number>> = {};
+    for (const mark of course.marks) {
+      if ((mark.until ?? (mark.lane === 'held' ? now : mark.at)) < from) continue;
+      nodes.push(...this.#mark(mark, x, now, taken));
+    }
+    this.#drawing.replaceChildren(...nodes);
+  }
+
+  #mark(mark: Mark, x: (at: number) => number, now: number, taken: Partial<Record<Lane, number>>): Node[] {
+    const { lane, kind, seq, at, until } = mark;
+    const left = Math.max(LEFT, x(at));
+    const middle = y(lane);
+    const title = svg('title', {}, words(mark));
+    const shape =
+      lane === 'held'
+        ? svg('rect', { x: left, y: middle - 7, width: Math.max(3, x(until ?? now) - left), height: 14, rx: 4 }, title)
+        : kind === 'snapshot'
+          ? svg('path', { d: `M${left} ${middle - 8}l8 8-8 8-8-8z` }, title)
+          : svg('circle', { cx: left, cy: middle, r: 5 }, title);
+    setAttribute(shape, 'class', `mark ${lane}`);
+    const nodes: Node[] = [shape];
+    // A number only where there is room for it.
+    if (left - (taken[lane] ?? -99) > 26) {
+      taken[lane] = left;
+      const inside = lane === 'held' && x(until ?? now) - left > 26;
+      nodes.push(
+        svg(
+          'text',
+          {
+            class: inside ? 'number inside' : 'number',
+            x: left + (inside ? 5 : lane === 'held' ? 6 : 9),
+            y: middle + 4,
+          },
+          String(seq),
+        ),
+      );
+    }
+    return nodes;
+  }
+}
