@@ -1,0 +1,162 @@
+import type { Page } from 'playwright-core';
+import type { Logged, State, Truth } from './producer';
+
+/** What a cell of the page showed, as it was written there. */
+export interface Shown {
+  readonly entity: string;
+  readonly epoch: string;
+  readonly seq: number;
+  readonly status: string;
+  /** Such as `62 %`; empty where there is none. */
+  readonly progress: string;
+  readonly sync: string;
+}
+
+declare global {
+  interface Window {
+    /** Everything that the column of inorder showed, in order. */
+    shown: Shown[];
+    /** How many cells of the naive column were marked wrong at most at a time. */
+    naiveWrong: number;
+    readCell(cell: Element): Shown;
+  }
+}
+
+/** Runs in the page before its scripts: writes down what the reader sees, from the document itself. */
+function watch(): void {
+  window.shown = [];
+  window.naiveWrong = 0;
+  window.readCell = (cell) => {
+    const written = (name: string): string => cell.querySelector(`.${name}`)?.textContent ?? '';
+    return {
+      entity: cell.getAttribute('data-entity') ?? '',
+      epoch: cell.getAttribute('data-epoch') ?? '',
+      seq: Number(written('seq').slice(1)),
+      status: written('status'),
+      progress: written('progress'),
+      sync: cell.getAttribute('data-sync') ?? '',
+    };
+  };
+  const last = new Map<string, string>();
+  new MutationObserver((changes) => {
+    const cells = new Set<Element>();
+    for (const { target } of changes) {
+      const element = target instanceof Element ? target : target.parentElement;
+      for (const cell of [element?.closest('.cell'), ...(element?.querySelectorAll('.cell') ?? [])]) {
+        if (cell?.getAttribute('data-column') === 'inorder') cells.add(cell);
+      }
+    }
+    for (const cell of cells) {
+      const shown = window.readCell(cell);
+      const text = JSON.stringify(shown);
+      if (shown.seq > 0 && last.get(shown.entity) !== text) {
+        last.set(shown.entity, text);
+        window.shown.push(shown);
+      }
+    }
+    const wrong = document.querySelectorAll('.cell[data-column="naive"][data-verdict="wrong"]').length;
+    window.naiveWrong = Math.max(window.naiveWrong, wrong);
+  }).observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+}
+
+/** Begins to write down what a page shows; before it is opened. */
+export async function watchPage(page: Page): Promise<void> {
+  await page.addInitScript(watch);
+}
+
+/** What one column shows now. */
+export async function readColumn(page: Page, column: 'inorder' | 'naive' | 'truth'): Promise<Map<string, Shown>> {
+  const cells = await page.evaluate(
+    (name) => [...document.querySelectorAll(`.cell[data-column="${name}"]`)].map((cell) => window.readCell(cell)),
+    column,
+  );
+  return new Map(cells.map((cell) => [cell.entity, cell]));
+}
+
+/** In what a column differs from the truth; nothing when they are the same. */
+export function differences(column: ReadonlyMap<string, Shown>, truth: ReadonlyMap<string, Truth>): string[] {
+  const wrong: string[] = [];
+  for (const [entity, { epoch, seq, status, data }] of truth) {
+    const cell = column.get(entity);
+    const right = `${epoch} #${seq} ${status} ${progressOf(data)}`;
+    const shown = cell && `${cell.epoch} #${cell.seq} ${cell.status} ${cell.progress}`;
+    if (shown !== right) wrong.push(`${entity}: shown ${shown ?? 'nothing'}, is ${right}`);
+  }
+  for (const entity of column.keys()) if (!truth.has(entity)) wrong.push(`${entity}: shown, is no member`);
+  return wrong;
+}
+
+const progressOf = (data: Record<string, unknown> | null): string =>
+  typeof data?.['progress'] === 'number' ? `${data['progress']} %` : '';
+
+const TERMINAL: Record<string, readonly string[]> = { job: ['completed', 'failed', 'cancelled'], deployment: ['live'] };
+
+const isTerminal = (entity: string, status: string | undefined): boolean =>
+  (TERMINAL[entity.split('/')[0] ?? ''] ?? []).includes(status ?? '');
+
+/** The changes of all entities by epoch and number, as they were seen in the log. */
+export class Log {
+  readonly #changes = new Map<string, Map<number, Logged>>();
+
+  add(entity: string, epoch: string, change: Logged): void {
+    const key = `${entity} ${epoch}`;
+    const changes = this.#changes.get(key) ?? new Map<number, Logged>();
+    changes.set(change.seq, change);
+    this.#changes.set(key, changes);
+  }
+
+  /** The state after a change, folded from the first on; `undefined` when not all changes are known. */
+  state(entity: string, epoch: string, seq: number): State | undefined {
+    let state: State = { status: undefined, data: {} };
+    const changes = this.#changes.get(`${entity} ${epoch}`);
+    for (let number = 1; number <= seq; number++) {
+      const change = changes?.get(number);
+      if (!change) return undefined;
+      const data = { ...state.data };
+      for (const [key, value] of Object.entries(change.data ?? {})) {
+        if (value === null) delete data[key];
+        else data[key] = value;
+      }
+      state = { status: change.status ?? state.status, data };
+    }
+    return state;
+  }
+}
+
+/**
+ * Checks what was shown against the log: every state existed, in the order in which it existed, and what was final
+ * stayed as it was. Returns what is wrong, and how many states could be checked.
+ */
+export function checkShown(shown: readonly Shown[], log: Log): { faults: string[]; checked: number } {
+  const faults: string[] = [];
+  const last = new Map<string, Shown>();
+  const retired = new Map<string, Set<string>>();
+  let checked = 0;
+  for (const now of shown) {
+    const { entity, epoch, seq, status, progress } = now;
+    const before = last.get(entity);
+    last.set(entity, now);
+    const what = `${entity} ${epoch} #${seq} ${status} ${progress}`;
+    const same = before?.epoch === epoch && before.seq === seq;
+    if (before) {
+      const was = `after #${before.seq} ${before.status} of ${before.epoch}`;
+      if (before.epoch === epoch && seq < before.seq) faults.push(`${what}: went back ${was}`);
+      if (same && (before.status !== status || before.progress !== progress)) faults.push(`${what}: another ${was}`);
+      if (isTerminal(entity, before.status) && (before.status !== status || before.progress !== progress)) {
+        faults.push(`${what}: came back to life ${was}`);
+      }
+      const old = retired.get(entity) ?? new Set<string>();
+      if (before.epoch !== epoch) old.add(before.epoch);
+      if (old.has(epoch)) faults.push(`${what}: an epoch that was over ${was}`);
+      retired.set(entity, old);
+    }
+    if (same) continue;
+    const state = log.state(entity, epoch, seq);
+    if (!state) continue;
+    checked += 1;
+    if (status !== state.status || progress !== progressOf(state.data)) {
+      faults.push(`${what}: the log has ${state.status} ${progressOf(state.data)}`);
+    }
+  }
+  return { faults, checked };
+}
