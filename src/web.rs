@@ -20,6 +20,8 @@ mod timer;
 
 use std::cell::RefCell;
 
+use serde::Serialize;
+use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::client::{Client, EntityId, Epoch, EventId, ModelId, Seq, Status};
@@ -61,7 +63,7 @@ fn instant(now: f64) -> Instant {
     Instant(now as u64)
 }
 
-/// Where the registers begin in the memory: 128 doubles.
+/// Where the registers begin in the memory.
 #[wasm_bindgen]
 pub fn registers() -> *const f64 {
     numbers::address()
@@ -162,11 +164,11 @@ pub fn salvage(client: u32, entity: u32) {
     });
 }
 
-/// The counters, as an object.
+/// The counters, as a list in the order of `Stats`. As an object they would bring a table of strings and a hash map.
 #[wasm_bindgen]
-pub fn stats(client: u32) -> wasm_bindgen::JsValue {
-    let stats = with(client, |driver| driver.client.stats().clone());
-    serde_wasm_bindgen::to_value(&stats).unwrap_or_default()
+pub fn stats(client: u32) -> JsValue {
+    let counters = with(client, |driver| numbers::counters(driver.client.stats()));
+    counters.serialize(&serde_wasm_bindgen::Serializer::new()).unwrap_or_default()
 }
 
 /// Sets the timer to the core's next deadline.

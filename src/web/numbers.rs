@@ -6,6 +6,7 @@ use super::{Driver, commands};
 use crate::client::{
     Can, Change, Client, EntityId, Epoch, ErrorCode, Event, EventId, Output, Position, Seq, Snapshot, Status,
 };
+use crate::stats::Stats;
 use crate::time::Instant;
 
 /// Registers. The widest use is a client's options with four lists of 32 close codes.
@@ -238,6 +239,32 @@ pub(super) fn write(driver: &mut Driver, output: Output<u32>, now: Instant) -> u
             13
         }
     }
+}
+
+/// The counters, in the order of their struct.
+pub(super) fn counters(stats: &Stats) -> [f64; 19] {
+    [
+        stats.applied,
+        stats.adopted,
+        stats.duplicates,
+        stats.silent,
+        stats.held,
+        stats.overflowed,
+        stats.gaps,
+        stats.replays,
+        stats.snapshots,
+        stats.stale,
+        stats.after_final,
+        stats.retired,
+        stats.diverged,
+        stats.resets,
+        stats.bad_frames,
+        stats.unknown,
+        stats.unwanted,
+        stats.dials,
+        stats.replaced,
+    ]
+    .map(|counter| counter as f64)
 }
 
 fn write_change(change: &Change<u32>) -> u32 {

@@ -1,0 +1,165 @@
+// The numbers that cross between the facade and the driver; `src/web.rs` has the same tables.
+
+/** The wasm's exports that take and give numbers only. */
+export interface Core {
+  readonly memory: WebAssembly.Memory;
+  /** Where the registers are, so many doubles as `REGISTERS` says. */
+  registers(): number;
+  /** A new client; the registers hold its options. */
+  create(seedHigh: number, seedLow: number): number;
+  destroy(client: number): void;
+  /** The registers hold the model. */
+  add_model(client: number): number;
+  add_entity(client: number, model: number): number;
+  accept(
+    client: number,
+    entity: number,
+    prev: number,
+    seq: number,
+    epoch: number,
+    status: number,
+    visible: number,
+  ): number;
+  accept_with_id(
+    client: number,
+    entity: number,
+    prev: number,
+    seq: number,
+    epoch: number,
+    status: number,
+    visible: number,
+    idHigh: number,
+    idLow: number,
+  ): number;
+  /** One input; the registers hold its numbers. */
+  handle(client: number, input: number, now: number): number;
+  /** The next output, its numbers in the registers; 0 when there is none. */
+  poll(client: number, now: number): number;
+  /** Sets the timer to the core's next deadline. */
+  arm(client: number, now: number): void;
+  /** What is known of an entity, into the registers: sync, held, placed, epoch, seq, status. */
+  read(client: number, entity: number): void;
+  /** The same from an instance that trapped. */
+  salvage(client: number, entity: number): void;
+}
+
+/** What `wasm-bindgen` generates, as far as it is used. */
+export interface Glue {
+  initSync(options?: { module: WebAssembly.Module }): Core;
+  __wbg_reset_state(): void;
+  /** Opens a socket and attaches the handlers. Throws what the constructor throws. */
+  open_socket(
+    client: number,
+    constructor: unknown,
+    url: string,
+    onopen: () => void,
+    onmessage: (event: { data: unknown }) => void,
+    onclose: (event: { code: number }) => void,
+    onerror: () => void,
+  ): unknown;
+  /** Detaches the handlers and closes the socket. */
+  close_socket(client: number, code: number): void;
+  /** What the timer calls. */
+  on_timer(client: number, callback: () => void): void;
+  /** Listens to the page. */
+  attach_page(client: number, callback: (event: Event) => void): void;
+  /** Takes socket, timer and page listeners off. */
+  detach(client: number): void;
+  /** The counters, in the order of `STATS`. */
+  stats(client: number): number[];
+}
+
+/** How many registers there are. */
+export const REGISTERS = 192;
+
+// Inputs
+export const CONNECT = 1;
+export const CLOSE = 2;
+export const SUBSCRIBE = 3;
+export const UNSUBSCRIBE = 4;
+export const RELEASE = 5;
+export const ADD_MEMBER = 6;
+export const REMOVE_MEMBER = 7;
+export const OPENED = 8;
+export const CLOSED = 9;
+export const HEARD = 10;
+export const WELCOME = 11;
+export const EVENT = 12;
+export const VACANT = 13;
+export const SNAPSHOT = 14;
+export const PART = 15;
+export const SUBSCRIBED = 16;
+export const BEGIN_REPLAY = 17;
+export const END_REPLAY = 18;
+export const GONE = 19;
+export const AHEAD = 20;
+export const FINAL = 21;
+export const HEAD = 22;
+export const END_HEADS = 23;
+export const CURSOR = 24;
+export const DISCONTINUITY = 25;
+export const ERROR = 26;
+export const GOODBYE = 27;
+export const PONG = 28;
+export const COUNT = 29;
+export const BAD_FRAME = 30;
+export const UNKNOWN = 31;
+export const TOKEN = 32;
+export const WAKE = 33;
+export const VISIBLE = 34;
+export const ONLINE = 35;
+export const OFFLINE = 36;
+export const PAGEHIDE = 37;
+export const PAGESHOW = 38;
+export const TIMEOUT = 39;
+export const LOCK = 40;
+export const ROLLBACK = 41;
+export const RESTORE = 42;
+/** The registers get as many epochs that are in use as fit; the answer is how many there are from the one named on. */
+export const EPOCHS = 43;
+
+// Verdicts of `accept`
+export const SLOW = 0;
+export const APPLY = 1;
+
+// Outputs
+export const OUT_CHANGE = 1;
+export const OUT_DISCARD = 2;
+export const OUT_SYNC = 3;
+export const OUT_GAP = 4;
+export const OUT_FINAL = 5;
+export const OUT_FAULT = 6;
+export const OUT_FORGOTTEN = 7;
+export const OUT_CONNECTION = 8;
+export const OUT_DIAL = 9;
+export const OUT_CLOSE = 10;
+export const OUT_GET_TOKEN = 11;
+export const OUT_CANCEL_TOKEN = 12;
+export const OUT_SEND = 13;
+
+// Commands
+export const HELLO = 0;
+export const AUTH = 1;
+export const SEND_SUBSCRIBE = 2;
+export const SEND_UNSUBSCRIBE = 3;
+export const SEND_REPLAY = 4;
+export const SEND_SNAPSHOT = 5;
+export const SEND_HEADS = 6;
+export const PING = 7;
+
+// Places of an entity
+export const JOINING = 0;
+export const LIVE = 1;
+export const RECOVERING = 2;
+export const STALE = 3;
+export const FINAL_SYNC = 4;
+export const FAILED = 5;
+
+/** Names of the counters, in the order of the core's `Stats`. */
+export const STATS =
+  'applied adopted duplicates silent held overflowed gaps replays snapshots stale afterFinal retired diverged resets badFrames unknown unwanted dials replaced'.split(
+    ' ',
+  );
+
+/** "None" in a register. */
+export const NONE = -1;

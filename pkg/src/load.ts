@@ -1,0 +1,63 @@
+import type { Core, Glue } from './boundary.js';
+import type { Client } from './client.js';
+import { InorderError } from './errors.js';
+import type { WasmSource } from './public/api.js';
+
+/** The code around the wasm, and the wasm itself. */
+export interface Parts {
+  readonly glue: Glue;
+  readonly wasm: WasmSource;
+}
+
+/** The one instance of the wasm on this page; all clients share it. */
+export interface Instance {
+  readonly glue: Glue;
+  core: Core;
+  /** Clients that a trap concerns. */
+  readonly clients: Set<Client>;
+}
+
+let loading: Promise<Instance> | undefined;
+
+/**
+ * Loads the wasm, once per page. A failure is not kept: the next call tries again.
+ *
+ * @throws InorderError `load`
+ */
+export function load(find: () => Promise<Parts>): Promise<Instance> {
+  loading ??= begin(find).catch((cause) => {
+    loading = undefined;
+    const forbidden = cause instanceof WebAssembly.CompileError && /security|unsafe-eval/i.test(cause.message);
+    const what = forbidden
+      ? "The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src."
+      : 'The WebAssembly of inorder could not be loaded: see `cause`; check that the package is served whole.';
+    throw new InorderError('load', what, !forbidden, undefined, cause);
+  });
+  return loading;
+}
+
+async function begin(find: () => Promise<Parts>): Promise<Instance> {
+  const { glue, wasm } = await find();
+  const module = await compile(wasm);
+  return { glue, core: glue.initSync({ module }), clients: new Set() };
+}
+
+async function compile(source: WasmSource): Promise<WebAssembly.Module> {
+  let wasm: any = await source;
+  if (typeof wasm === 'function') return compile(wasm());
+  if (typeof wasm === 'string' || wasm instanceof URL) wasm = await fetch(wasm);
+  // Not `compileStreaming`: many servers send another content type.
+  if (typeof wasm?.arrayBuffer === 'function') {
+    if (wasm.ok === false) throw new Error(`${wasm.url}: ${wasm.status}`);
+    wasm = await wasm.arrayBuffer();
+  }
+  return wasm instanceof WebAssembly.Module ? wasm : WebAssembly.compile(wasm);
+}
+
+/** Unpacks deflated bytes that are written as base64. Not through a `data:` URL, which many pages forbid. */
+export async function unpack(base64: string): Promise<ArrayBuffer> {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'))).arrayBuffer();
+}

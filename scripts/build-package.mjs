@@ -1,0 +1,137 @@
+// Builds the npm package into pkg/dist: the core as wasm, the code around it, the facade, types and source maps.
+//
+//   cargo ─▶ wasm-bindgen ─▶ wasm-opt ─▶ deflate, base64 ─▶ a chunk of its own ─┐
+//   pkg/src/*.ts ────────────────────────────────────────────────────▶ rolldown ┴─▶ pkg/dist
+//
+// Prints what it weighs; with `--check` it fails when the entry weighs too much.
+import { copyFile, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { brotliCompressSync, constants, deflateRawSync, gzipSync } from 'node:zlib';
+import { rolldown } from 'rolldown';
+import { root, run, stopOnSignals, wasmBindgen, wasmOpt, webCargo, webCargoEnv, webTargetDir } from './tools.mjs';
+
+/** The most that the entry with everything it loads may weigh, in bytes after brotli. */
+const LIMIT = 20_000;
+
+/** Panics become traps without a message: 3 KB that nobody would read. */
+const RUSTFLAGS = '-Zunstable-options -Cpanic=immediate-abort';
+
+/** What rustc's wasm32 target has, and no more: every engine that we support takes these. */
+const FEATURES = [
+  '--mvp-features',
+  '--enable-bulk-memory',
+  '--enable-bulk-memory-opt',
+  '--enable-multivalue',
+  '--enable-mutable-globals',
+  '--enable-nontrapping-float-to-int',
+  '--enable-reference-types',
+  '--enable-sign-ext',
+];
+
+const source = join(root, 'pkg/src');
+const out = join(root, 'pkg/dist');
+const work = join(webTargetDir, 'package');
+
+/** Builds the wasm and the code around it; returns the bytes. */
+async function buildWasm(options) {
+  const args = ['build', '--locked', '--lib', '--profile', 'web', '--target', 'wasm32-unknown-unknown'];
+  args.push('-Z', 'build-std=std,panic_abort', '-Z', 'build-std-features=optimize_for_size');
+  args.push('--no-default-features', '--quiet');
+  await run(webCargo(), args, { cwd: root, env: webCargoEnv({ RUSTFLAGS }), ...options });
+  await mkdir(work, { recursive: true });
+  await run(
+    wasmBindgen(),
+    [
+      ...['--target', 'web', '--omit-default-module-path', '--experimental-reset-state-function', '--no-typescript'],
+      ...['--remove-producers-section', '--out-dir', work, '--out-name', 'inorder'],
+      join(webTargetDir, 'wasm32-unknown-unknown/web/inorder.wasm'),
+    ],
+    options,
+  );
+  const optimised = join(work, 'inorder.wasm');
+  await run(wasmOpt(), [...FEATURES, '-Oz', '--converge', join(work, 'inorder_bg.wasm'), '-o', optimised], options);
+  return readFile(optimised);
+}
+
+async function bundle(wasm) {
+  const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+  const base64 = deflateRawSync(wasm, { level: 9 }).toString('base64');
+  const build = await rolldown({
+    input: { index: join(source, 'index.ts'), slim: join(source, 'slim.ts') },
+    platform: 'neutral',
+    transform: { target: 'es2022', define: { VERSION: JSON.stringify(version) } },
+    plugins: [
+      {
+        name: 'inorder',
+        resolveId: (id) => (id === '#glue' ? join(work, 'inorder.js') : id === '#wasm' ? '\0wasm' : undefined),
+        load: (id) => (id === '\0wasm' ? `export default ${JSON.stringify(base64)}` : undefined),
+      },
+    ],
+  });
+  await build.write({
+    dir: out,
+    format: 'esm',
+    entryFileNames: '[name].js',
+    chunkFileNames: '[name].js',
+    sourcemap: true,
+    minify: true,
+  });
+  await build.close();
+}
+
+/** Sizes of texts or bytes as they go over the network together. */
+function weigh(...parts) {
+  const brotli = (bytes) => brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }).length;
+  const sum = (of) => parts.reduce((total, part) => total + of(part), 0);
+  return { min: sum((part) => part.length), gzip: sum((part) => gzipSync(part, { level: 9 }).length), brotli: sum(brotli) };
+}
+
+/** The files that `entry` loads, itself included, whether at once or later. */
+async function reach(entry, seen = new Set()) {
+  if (seen.has(entry)) return seen;
+  seen.add(entry);
+  const code = await readFile(join(out, entry), 'utf8');
+  for (const [, file] of code.matchAll(/(?:from|import)\s*\(?\s*["'`]\.\/([\w.-]+\.js)["'`]/g)) await reach(file, seen);
+  return seen;
+}
+
+/** Builds everything and returns the sizes. */
+export async function buildPackage(options = {}) {
+  await mkdir(out, { recursive: true });
+  const wasm = await buildWasm(options);
+  for (const file of await readdir(out)) await rm(join(out, file), { recursive: true });
+  await bundle(wasm);
+  await writeFile(join(out, 'inorder.wasm'), wasm);
+  for (const file of await readdir(join(source, 'public'))) await copyFile(join(source, 'public', file), join(out, file));
+
+  const read = async (files) => Promise.all([...files].map((file) => readFile(join(out, file))));
+  const glue = await readFile(join(work, 'inorder.js'));
+  return {
+    entry: weigh(...(await read(await reach('index.js')))),
+    'first load': weigh(...(await read(['index.js']))),
+    slim: weigh(...(await read(await reach('slim.js')))),
+    wasm: weigh(wasm),
+    'glue (not minified)': weigh(glue),
+  };
+}
+
+if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  stopOnSignals();
+  try {
+    const sizes = await buildPackage();
+    console.log('bytes                     min     gzip   brotli');
+    for (const [what, { min, gzip, brotli }] of Object.entries(sizes)) {
+      console.log(what.padEnd(20) + [min, gzip, brotli].map((n) => n.toLocaleString('en').padStart(9)).join(''));
+    }
+    const { brotli } = sizes.entry;
+    if (brotli > LIMIT) {
+      const much = `the entry weighs ${brotli} bytes after brotli, the limit is ${LIMIT}`;
+      if (process.argv.includes('--check')) throw new Error(much);
+      console.warn(`build-package: ${much}`);
+    }
+  } catch (error) {
+    console.error(`build-package: ${error.message}`);
+    process.exitCode = 1;
+  }
+}
