@@ -8,6 +8,7 @@ use inorder::wire::{
     Subscribed, Subscription,
 };
 
+use crate::fault::older;
 use crate::follow::Effect;
 use crate::limits::{ANSWERS_IN_A_ROW, MAX_FOLLOWED, MAX_REPLAY_BYTES, MAX_SUBSCRIPTIONS, PAGE_EVENTS};
 use crate::log::{EntityHead, Page, State, Stored, TopicRead, Unavailable};
@@ -16,6 +17,9 @@ use crate::outbox;
 use crate::parts::snapshots;
 use crate::socket::{End, Socket, chunks};
 use crate::topic::{Change, Cursor};
+
+/// By how many numbers a state that is pushed too late on purpose is older.
+const STALE_BY: u64 = 2;
 
 /// Something that was asked and waits for its answer.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ pub enum Pending {
         /// Which.
         entities: Vec<Arc<str>>,
     },
+    /// Push an older state of an entity, on purpose.
+    Stale(Arc<str>),
     /// Answer with the heads of entities.
     Heads {
         /// Echoed.
@@ -80,7 +86,7 @@ impl Pending {
             Pending::Subscribe { entry, .. } => entry.entity == entity,
             Pending::Behind { topic, .. } => &**topic == entity,
             Pending::Page(page) => page.follow && &*page.entity == entity,
-            Pending::Join(_) | Pending::Snapshots { .. } | Pending::Heads { .. } => false,
+            _ => false,
         }
     }
 }
@@ -163,6 +169,7 @@ impl Socket {
             Pending::Join(members) => self.join(members).await,
             Pending::Snapshots { request, entities } => self.snapshots(request, entities).await,
             Pending::Heads { request, entities } => self.heads(request, entities).await,
+            Pending::Stale(entity) => self.stale(entity).await,
         }
     }
 
@@ -392,6 +399,11 @@ impl Socket {
         if wanted.follow && !self.following.contains(&wanted.entity) {
             return Ok(());
         }
+        if self.stage.as_mut().is_some_and(|stage| stage.refuses_replay()) {
+            let message = "The replay is refused, on purpose.";
+            self.error("replay_refused", message, Some(&wanted.request), Some(&wanted.entity), Some(1.0));
+            return self.go_on_without(&wanted, 0);
+        }
         let PageWanted { request, entity, epoch, from, to, follow } = &wanted;
         let page = match self.gateway.log.page(entity, Some(epoch), *from, *to, PAGE_EVENTS).await {
             Ok(page) => page,
@@ -489,12 +501,31 @@ impl Socket {
             Ok(states) => {
                 self.covered(states.first().map_or(0, |state| state.row)).await?;
                 for state in states {
+                    let state = self.perhaps_older(state).await;
                     self.send_state(&state, Some(&request))?;
                 }
                 Ok(())
             }
             Err(error) => entities.iter().try_for_each(|entity| self.unavailable(&request, entity, &error)),
         }
+    }
+
+    /// The state, or an older one if a fault wants so.
+    async fn perhaps_older(&mut self, state: State) -> State {
+        match self.stage.as_mut().and_then(|stage| stage.staleness()) {
+            Some(by) => older(&self.gateway.log, &state, by).await.unwrap_or(state),
+            None => state,
+        }
+    }
+
+    async fn stale(&mut self, entity: Arc<str>) -> Result<(), End> {
+        let Ok(states) = self.gateway.log.states(&[entity]).await else { return Ok(()) };
+        for state in states {
+            if let Some(state) = older(&self.gateway.log, &state, STALE_BY).await {
+                self.send_state(&state, None)?;
+            }
+        }
+        Ok(())
     }
 
     async fn heads(&mut self, request: Id, entities: Vec<Arc<str>>) -> Result<(), End> {
@@ -531,7 +562,12 @@ impl Socket {
                     break;
                 }
             } else {
-                self.send(&frame)?;
+                // A pushed snapshot takes its chances like an event.
+                let text: Arc<str> = outbox::text(&frame).into();
+                if self.outbox.count(text.len()) > self.gateway.max_queued {
+                    return Err(End::SLOW);
+                }
+                self.push_text(text)?;
             }
         }
         Ok(())

@@ -74,13 +74,17 @@ pub struct Flags {
     #[arg(long, env = "INORDER_WORKLOAD", value_delimiter = ',')]
     pub workload: Vec<Workload>,
 
-    /// The seed of the workloads.
+    /// The seed of the workloads, and of the faults.
     #[arg(long, env = "INORDER_SEED", default_value_t = 1)]
     pub seed: u64,
 
     /// How fast the workloads run: 2 is twice as fast.
     #[arg(long, env = "INORDER_PACE", default_value = "1", value_parser = pace)]
     pub pace: f64,
+
+    /// Faults on purpose can be had over HTTP, at /faults: for demos and tests.
+    #[arg(long, env = "INORDER_FAULTS")]
+    pub faults: bool,
 
     /// How the log on stderr is written.
     #[arg(long, env = "INORDER_LOG_FORMAT", default_value = "text")]

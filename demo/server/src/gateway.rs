@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use inorder::wire::Data;
 use tokio::sync::watch;
 
+use crate::fault::Faults;
 use crate::hub::Hub;
 use crate::log::Log;
 use crate::origin::Origins;
@@ -28,6 +29,8 @@ pub struct Gateway {
     pub heartbeat: Duration,
     /// Bytes that may wait for one socket (G8).
     pub max_queued: usize,
+    /// Faults on purpose, if they were asked for.
+    pub faults: Option<Arc<Faults>>,
     /// Becomes true when the gateway stops.
     pub stopping: watch::Receiver<bool>,
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tower_http::services::ServeDir;
 
+use crate::fault::{self, Stage};
 use crate::gateway::{Gateway, now};
 use crate::limits::{LIST_ENTITIES, LIST_EVENTS, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_WORD_BYTES};
 use crate::log::{self, Page, Stored, Write, Written};
@@ -76,13 +77,17 @@ fn unavailable(message: &str) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
 }
 
-fn bad(code: &'static str, message: impl Into<String>) -> Problem {
+/// A request with bad input.
+pub fn bad(code: &'static str, message: impl Into<String>) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, code, message)
 }
 
 /// The routes of the gateway.
 pub fn routes(gateway: Arc<Gateway>, page: Option<&Path>) -> Router {
+    // Faults can't be had, nor found, unless they were asked for.
+    let faults = if gateway.faults.is_some() { fault::control::routes() } else { Router::new() };
     let routes = Router::new()
+        .merge(faults)
         .route("/ws", get(open_socket))
         .route("/health", get(health))
         .route("/entities", get(list))
@@ -99,6 +104,12 @@ async fn nothing_here() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "not_found", "There is nothing at this path.")
 }
 
+#[derive(Default, Deserialize)]
+struct SocketQuery {
+    /// Which faults are meant for this socket.
+    faults: Option<String>,
+}
+
 async fn health(State(gateway): State<Arc<Gateway>>) -> Result<Json<Value>, Problem> {
     let row = gateway.log.last_row().await?;
     Ok(Json(json!({ "ok": true, "epoch": &*gateway.log.epoch(), "row": row, "sockets": gateway.hub.sockets() })))
@@ -107,6 +118,7 @@ async fn health(State(gateway): State<Arc<Gateway>>) -> Result<Json<Value>, Prob
 async fn open_socket(
     State(gateway): State<Arc<Gateway>>,
     headers: HeaderMap,
+    uri: Uri,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Problem> {
     check_origin(&gateway, &headers)?;
@@ -118,10 +130,18 @@ async fn open_socket(
     }
     let upgrade =
         upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES);
-    Ok(upgrade.on_upgrade(move |socket| socket::serve(gateway, socket)))
+    let stage = gateway.faults.clone().map(|faults| {
+        let query = Query::<SocketQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
+        Box::new(Stage::new(faults, query.faults))
+    });
+    Ok(upgrade.on_upgrade(move |socket| socket::serve(gateway, socket, stage)))
 }
 
-fn check_origin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses pages of origins that are not allowed (G10).
+///
+/// # Errors
+/// When the origin is not allowed.
+pub fn check_origin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Problem> {
     if gateway.origins.allow(headers) {
         return Ok(());
     }

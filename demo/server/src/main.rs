@@ -8,6 +8,7 @@
 //! and whatever a socket is told is read from the log.
 
 mod answer;
+mod fault;
 mod flags;
 mod follow;
 mod gateway;
@@ -37,6 +38,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::fault::Faults;
 use crate::flags::{Flags, LogFormat};
 use crate::gateway::Gateway;
 use crate::hub::Hub;
@@ -89,6 +91,7 @@ async fn run(flags: Flags) -> Result<(), Failure> {
         origins: Origins { listed: flags.origins.clone(), loopback_only: flags.host.is_loopback() },
         heartbeat: flags.heartbeat,
         max_queued: flags.max_queued,
+        faults: flags.faults.then(|| Arc::new(Faults::new(flags.seed))),
         stopping: stopping.clone(),
     });
     workload::start(&gateway, &flags);

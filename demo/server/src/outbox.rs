@@ -54,16 +54,13 @@ impl Outbox {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues the text of a frame, and returns the bytes that wait with it.
-    pub fn push(&self, text: String) -> usize {
-        let bytes = text.len();
-        let queued = self.queued.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.push_counted(text.into());
-        queued
+    /// Counts the bytes of a frame that is going to be queued, and returns those that wait with it.
+    pub fn count(&self, bytes: usize) -> usize {
+        self.queued.fetch_add(bytes, Ordering::Relaxed) + bytes
     }
 
-    /// Queues the text of a frame whose bytes are counted already.
-    pub fn push_counted(&self, text: Arc<str>) {
+    /// Queues the text of a frame whose bytes are counted.
+    pub fn push(&self, text: Arc<str>) {
         self.waiting().frames.push_back(text);
         self.wake.notify_one();
     }

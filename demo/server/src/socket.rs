@@ -19,10 +19,11 @@ use inorder::wire::{self, ClientFrame, Cursor as WireCursor, Head, Heartbeat, Id
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::answer::Pending;
+use crate::fault::{Action, Deed, Out, Stage};
 use crate::follow::Following;
 use crate::gateway::Gateway;
 use crate::hub::{Beat, Delivery, Mailbox, Push};
@@ -45,10 +46,13 @@ pub struct End {
 impl End {
     const GONE: End = End { code: 1000, reason: "closed by the client", abandon: true };
     const RESTART: End = End { code: 1012, reason: "the gateway restarts", abandon: false };
-    const SLOW: End = End { code: 1013, reason: "too slow a reader; resume", abandon: true };
+    /// A slow reader (G8).
+    pub const SLOW: End = End { code: 1013, reason: "too slow a reader; resume", abandon: true };
     const TOO_LARGE: End = End { code: 1009, reason: "a frame has at most 256 KiB", abandon: false };
     const UNAUTHORIZED: End = End { code: 4401, reason: "unauthorized", abandon: false };
     const BAD: End = End { code: 4400, reason: "not what this protocol says", abandon: false };
+    /// As if the wire was cut: no close frame.
+    pub const CUT: End = End { code: 1006, reason: "cut on purpose", abandon: true };
     const SILENT: End = End { code: 4408, reason: "nothing was heard", abandon: true };
 }
 
@@ -94,10 +98,12 @@ pub struct Socket {
     heard: Instant,
     notice: Option<Instant>,
     expiry: Option<Instant>,
+    /// Faults on purpose, if they were asked for.
+    pub stage: Option<Box<Stage>>,
 }
 
 /// Serves a socket until it ends.
-pub async fn serve(gateway: Arc<Gateway>, socket: WebSocket) {
+pub async fn serve(gateway: Arc<Gateway>, socket: WebSocket, stage: Option<Box<Stage>>) {
     let (sink, mut stream) = socket.split();
     let (mailbox, deliveries) = gateway.hub.mailbox(gateway.max_queued);
     let outbox = Outbox::new(mailbox.queued.clone());
@@ -116,6 +122,7 @@ pub async fn serve(gateway: Arc<Gateway>, socket: WebSocket) {
         heard: now,
         notice: None,
         expiry: None,
+        stage,
     };
     let end = tokio::select! {
         end = socket.run(&mut stream) => end,
@@ -126,6 +133,11 @@ pub async fn serve(gateway: Arc<Gateway>, socket: WebSocket) {
     }
     tracing::info!(code = end.code, reason = end.reason, entities = socket.following.len(), "socket ends");
     drop(socket);
+    if end == End::CUT {
+        writer.abort();
+        gateway.hub.forget(&mailbox);
+        return;
+    }
     if end.abandon {
         outbox.abandon(end.code, end.reason);
     } else {
@@ -152,11 +164,19 @@ pub async fn serve(gateway: Arc<Gateway>, socket: WebSocket) {
 
 impl Socket {
     async fn run(&mut self, stream: &mut SplitStream<WebSocket>) -> End {
+        let mut actions = self.gateway.faults.as_ref().map(|faults| faults.actions());
+        if self.is_silent() {
+            return hush(stream).await;
+        }
         if let Err(end) = self.greet(stream).await {
             return end;
         }
         let mut stopping = self.gateway.stopping.clone();
         loop {
+            if self.is_silent() {
+                return hush(stream).await;
+            }
+            let fault_due = self.stage.as_ref().and_then(|stage| stage.due());
             let has_room = self.has_room();
             let deadline = self.notice.or(self.expiry);
             let step = tokio::select! {
@@ -169,6 +189,8 @@ impl Socket {
                 () = self.outbox.written.notified(), if !has_room && !self.pending.is_empty() => Ok(()),
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => self.token_ages(),
                 () = stops(&mut stopping) => Err(self.say_goodbye()),
+                () = sleep_until(fault_due.unwrap_or_else(Instant::now)), if fault_due.is_some() => self.poll_stage(),
+                action = next_action(&mut actions) => self.suffer(action),
             };
             if let Err(end) = step {
                 return end;
@@ -323,24 +345,73 @@ impl Socket {
 
     fn take(&mut self, delivery: Delivery) -> Result<(), End> {
         match delivery {
-            Delivery::Push(push) => {
-                self.forward(&push);
-                Ok(())
-            }
+            Delivery::Push(push) => self.forward(&push),
             Delivery::Beat(beat) => self.beat(&beat),
             Delivery::Overflow => Err(End::SLOW),
         }
     }
 
-    fn forward(&mut self, push: &Push) {
+    fn forward(&mut self, push: &Push) -> Result<(), End> {
         if !self.following.forward(&push.entity, push.seq) {
             self.outbox.discount(push.text.len());
-            return;
+            return Ok(());
         }
-        self.outbox.push_counted(push.text.clone());
+        self.push_text(push.text.clone())?;
         if let Some(change) = &push.topic {
             self.change_members(&push.entity, push.seq, change);
         }
+        if self.stage.as_mut().is_some_and(|stage| stage.staleness().is_some()) {
+            self.pending.push_back(Pending::Stale(push.entity.clone()));
+        }
+        Ok(())
+    }
+
+    /// Queues the text of a pushed frame, whose bytes are counted.
+    pub fn push_text(&mut self, text: Arc<str>) -> Result<(), End> {
+        let Some(stage) = &mut self.stage else {
+            self.outbox.push(text);
+            return Ok(());
+        };
+        let mut out = Out::default();
+        stage.push(text, Instant::now(), &mut out);
+        self.let_out(out)
+    }
+
+    fn poll_stage(&mut self) -> Result<(), End> {
+        let mut out = Out::default();
+        if let Some(stage) = &mut self.stage {
+            stage.poll(Instant::now(), &mut out);
+        }
+        self.let_out(out)
+    }
+
+    fn let_out(&mut self, out: Out) -> Result<(), End> {
+        for text in out.ready {
+            self.outbox.push(text);
+        }
+        self.outbox.count(out.added);
+        self.outbox.discount(out.lost);
+        if out.cut { Err(End::CUT) } else { Ok(()) }
+    }
+
+    fn is_silent(&self) -> bool {
+        self.stage.as_ref().is_some_and(|stage| stage.is_silent())
+    }
+
+    fn suffer(&mut self, action: Action) -> Result<(), End> {
+        let Some(stage) = self.stage.as_mut().filter(|stage| stage.is_meant(action.key.as_deref())) else {
+            return Ok(());
+        };
+        stage.act(action.deed, Instant::now());
+        match action.deed {
+            Deed::Cut => return Err(End::CUT),
+            Deed::StaleSnapshot => {
+                let stale = self.following.names().cloned().map(Pending::Stale);
+                self.pending.extend(stale);
+            }
+            Deed::HalfOpen | Deed::Crash(_) => {}
+        }
+        Ok(())
     }
 
     fn beat(&mut self, beat: &Beat) -> Result<(), End> {
@@ -402,7 +473,22 @@ impl Socket {
 
     /// Queues the text of a frame for the wire.
     pub fn send_text(&mut self, text: String) -> Result<(), End> {
-        if self.outbox.push(text) > self.gateway.max_queued { Err(End::SLOW) } else { Ok(()) }
+        if self.queue(text) > self.gateway.max_queued { Err(End::SLOW) } else { Ok(()) }
+    }
+
+    fn queue(&mut self, text: String) -> usize {
+        let queued = self.outbox.count(text.len());
+        let text: Arc<str> = text.into();
+        match &mut self.stage {
+            None => self.outbox.push(text),
+            Some(stage) => {
+                let mut out = Out::default();
+                stage.answer(text, Instant::now(), &mut out);
+                // Answers are never a reason to cut.
+                let _ = self.let_out(out);
+            }
+        }
+        queued
     }
 
     /// Queues an error for the wire.
@@ -414,7 +500,7 @@ impl Socket {
         entity: Option<&str>,
         retry_after: Option<f64>,
     ) {
-        self.outbox.push(text(&ServerFrame::Error(wire::Error {
+        self.queue(text(&ServerFrame::Error(wire::Error {
             code: code.to_owned(),
             message: message.to_owned(),
             request: request.cloned(),
@@ -430,7 +516,7 @@ impl Socket {
         let retry_after = (StdRng::from_os_rng().random_range(0.0..spread) * 1000.0).round() / 1000.0;
         let reason = "The gateway restarts.".to_owned();
         let goodbye = wire::Goodbye { reason, retry_after: Some(retry_after) };
-        self.outbox.push(text(&ServerFrame::Goodbye(goodbye)));
+        self.queue(text(&ServerFrame::Goodbye(goodbye)));
         End::RESTART
     }
 }
@@ -451,6 +537,28 @@ pub fn chunks<T>(list: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
         }
     }
     chunks
+}
+
+/// Hears nothing and says nothing until the peer has had enough.
+async fn hush(stream: &mut SplitStream<WebSocket>) -> End {
+    while let Some(Ok(message)) = stream.next().await {
+        if matches!(message, Message::Close(_)) {
+            break;
+        }
+    }
+    End::CUT
+}
+
+async fn next_action(actions: &mut Option<broadcast::Receiver<Action>>) -> Action {
+    let Some(actions) = actions else { return std::future::pending().await };
+    loop {
+        match actions.recv().await {
+            Ok(action) => return action,
+            // Missed some: as good as done.
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+        }
+    }
 }
 
 async fn stops(stopping: &mut watch::Receiver<bool>) {

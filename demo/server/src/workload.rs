@@ -57,12 +57,13 @@ impl Producer {
     async fn post(&self, entity: &str, seq: u64, status: Option<&str>, data: Value) -> Option<u64> {
         let data = Data::from_value(&data).ok();
         let topic = name::is_topic(entity).then(|| Change::read(data.as_ref().map(Data::text)).unwrap_or_default());
+        let at = now();
         let write = Write {
             entity: entity.into(),
-            // Posted again after a failure, it is the same event (G3).
-            id: Some(format!("{entity}#{}", seq + 1)),
+            // Posted again after a failure, it is the same event (G3); after a restored backup it is not.
+            id: Some(format!("{entity}#{}@{}", seq + 1, at.text())),
             status: status.map(str::to_owned),
-            at: now(),
+            at,
             data,
             topic,
         };

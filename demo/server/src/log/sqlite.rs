@@ -231,12 +231,7 @@ impl Sqlite {
             return Ok(Written::Terminal { status: line.status.clone().unwrap_or_default() });
         }
         if let (Some(data), None) = (&write.data, &write.topic) {
-            let patch: Value = data.parse().map_err(|error| sqlx::Error::Decode(error.into()))?;
-            let mut state = line.state.clone();
-            match model.reduce {
-                Reduce::Merge => merge(&mut state, patch),
-                Reduce::Replace => state = patch,
-            }
+            let state = reduce(model.reduce, line.state.clone(), data)?;
             if state.to_string().len() > MAX_STATE_BYTES {
                 return Ok(Written::TooLarge);
             }
@@ -319,6 +314,78 @@ impl Sqlite {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Trims every entity's events but the last `retain`.
+    ///
+    /// # Errors
+    /// When nothing was trimmed.
+    pub async fn trim(&self, retain: u64) -> Result<(), Unavailable> {
+        let mut connection = self.writer.acquire().await?;
+        let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let names = sqlx::query("SELECT name FROM entity").fetch_all(&mut *tx).await?;
+        for row in names {
+            let name: String = row.try_get(0)?;
+            let mut line = load_line(&mut tx, &name).await?;
+            self.trim_line(&mut tx, &name, &mut line, Some(retain)).await?;
+            store_line(&mut tx, &name, &line).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Puts the log back, as a restored backup does: each entity that is not final loses its last changes, and the
+    /// epoch is new (G9). Topics stay, and entities whose earlier events are not all kept.
+    ///
+    /// # Errors
+    /// When the log stays as it was.
+    pub async fn restore(&self, events: u64) -> Result<Arc<str>, Unavailable> {
+        let mut connection = self.writer.acquire().await?;
+        let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let names = sqlx::query("SELECT name FROM entity WHERE oldest = 1").fetch_all(&mut *tx).await?;
+        for row in names {
+            let name: Arc<str> = text(&row, 0)?;
+            let mut line = load_line(&mut tx, &name).await?;
+            let model = self.models.of(&name);
+            if name::is_topic(&name) || model.is_closed(line.status.as_deref()) {
+                continue;
+            }
+            line.seq = line.seq.saturating_sub(events).max(1);
+            for table in
+                ["DELETE FROM event WHERE entity = ? AND seq > ?", "DELETE FROM event_id WHERE entity = ? AND seq > ?"]
+            {
+                sqlx::query(table).bind(&*name).bind(int(line.seq)).execute(&mut *tx).await?;
+            }
+            let kept =
+                sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {EVENT} FROM event WHERE entity = ? ORDER BY seq")))
+                    .bind(&*name)
+                    .fetch_all(&mut *tx)
+                    .await?;
+            (line.state, line.status) = (Value::Null, None);
+            for row in &kept {
+                let event = stored(row)?;
+                line.status = event.status.or(line.status);
+                line.at = event.at.map(|at| at.text().to_owned());
+                if let Some(data) = event.data {
+                    line.state = reduce(model.reduce, line.state, &data)?;
+                }
+            }
+            store_line(&mut tx, &name, &line).await?;
+        }
+        tx.commit().await?;
+        drop(connection);
+        self.renew_epoch().await
+    }
+
+    /// Renews the epoch of the running log (G9). The kept events go over to it with their numbers.
+    ///
+    /// # Errors
+    /// When the epoch stays as it was.
+    pub async fn renew_epoch(&self) -> Result<Arc<str>, Unavailable> {
+        let (epoch, row) = renew(&self.writer).await?;
+        *self.epoch.write().unwrap_or_else(PoisonError::into_inner) = epoch.clone();
+        self.note(row)?;
+        Ok(epoch)
     }
 
     /// The events after a row, in order.
@@ -612,6 +679,15 @@ async fn state(tx: &mut SqliteConnection, name: &Arc<str>, epoch: &Arc<str>, row
         data = Data::from_value(&members).map_err(|error| sqlx::Error::Decode(error.into()))?;
     }
     Ok(State { entity: name.clone(), epoch: epoch.clone(), seq, status, at, data, members, row })
+}
+
+fn reduce(how: Reduce, mut state: Value, data: &Data) -> Sql<Value> {
+    let patch: Value = data.parse().map_err(|error| sqlx::Error::Decode(error.into()))?;
+    match how {
+        Reduce::Merge => merge(&mut state, patch),
+        Reduce::Replace => state = patch,
+    }
+    Ok(state)
 }
 
 async fn load_line(tx: &mut SqliteConnection, name: &str) -> Sql<Line> {

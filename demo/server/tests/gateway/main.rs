@@ -1,5 +1,6 @@
 //! The gateway as its clients see it: a real process, real sockets, the rules G1 to G13 by their names.
 
+mod faults;
 mod http;
 mod rules;
 mod sockets;

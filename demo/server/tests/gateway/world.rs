@@ -159,13 +159,15 @@ pub struct Socket {
 pub struct Opening<'a> {
     pub origin: Option<&'a str>,
     pub protocol: Option<&'a str>,
+    pub path: Option<&'a str>,
     /// The size of the system's buffer for what was not read.
     pub buffer: Option<u32>,
 }
 
 impl Socket {
     pub async fn try_open(gateway: &Gateway, opening: Opening<'_>) -> Result<Socket, tungstenite::Error> {
-        let mut request = format!("ws://{}/ws", gateway.address).into_client_request().unwrap();
+        let path = opening.path.unwrap_or("/ws");
+        let mut request = format!("ws://{}{path}", gateway.address).into_client_request().unwrap();
         let protocol = opening.protocol.unwrap_or(SUBPROTOCOL);
         if !protocol.is_empty() {
             request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_str(protocol).unwrap());
@@ -185,6 +187,12 @@ impl Socket {
     /// Opens a socket and says hello.
     pub async fn open(gateway: &Gateway) -> Socket {
         Socket::open_with(gateway, Opening::default(), json!({ "type": "hello", "client": "test/1" })).await
+    }
+
+    /// Opens a socket at another path and says hello.
+    pub async fn open_at(gateway: &Gateway, path: &str) -> Socket {
+        let opening = Opening { path: Some(path), ..Opening::default() };
+        Socket::open_with(gateway, opening, json!({ "type": "hello", "client": "test/1" })).await
     }
 
     pub async fn open_with(gateway: &Gateway, opening: Opening<'_>, hello: Value) -> Socket {

@@ -1,0 +1,282 @@
+//! The stage where frames of one socket meet their faults.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use tokio::time::Instant;
+
+use super::{Deed, Faults, Settings};
+
+/// How long a frame that is sent late or again is kept at most, when no others follow.
+const LATEST: Duration = Duration::from_millis(400);
+
+/// The frames that may pass one that is sent late, or come before its second copy.
+const OVERTAKING: std::ops::RangeInclusive<u32> = 1..=5;
+
+/// What leaves the stage.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// Frames to be written now, in this order; their bytes are counted.
+    pub ready: Vec<Arc<str>>,
+    /// Bytes of frames that will never be written.
+    pub lost: usize,
+    /// Bytes of frames that will be written twice.
+    pub added: usize,
+    /// The connection is to be cut.
+    pub cut: bool,
+}
+
+struct Late {
+    after: u32,
+    by: Instant,
+    text: Arc<str>,
+}
+
+/// The faults of one socket.
+pub struct Stage {
+    faults: Arc<Faults>,
+    key: Option<String>,
+    rng: StdRng,
+    /// The wire, stalled; each frame leaves no earlier than its time and those before it.
+    line: VecDeque<(Instant, Arc<str>)>,
+    late: Vec<Late>,
+    down_until: Option<Instant>,
+    down: Vec<Arc<str>>,
+    silent: bool,
+}
+
+impl Stage {
+    /// The stage of a socket that was opened with this key.
+    pub fn new(faults: Arc<Faults>, key: Option<String>) -> Stage {
+        let rng = faults.rng(key.as_deref());
+        let mut stage = Stage {
+            faults,
+            key,
+            rng,
+            line: VecDeque::new(),
+            late: Vec::new(),
+            down_until: None,
+            down: Vec::new(),
+            silent: false,
+        };
+        let half_open = stage.settings().half_open;
+        stage.silent = stage.chance(half_open);
+        stage
+    }
+
+    fn settings(&self) -> Settings {
+        self.faults.settings(self.key.as_deref())
+    }
+
+    fn chance(&mut self, chance: f64) -> bool {
+        chance > 0.0 && self.rng.random_bool(chance.min(1.0))
+    }
+
+    /// Whether nothing is said any more, nor heard.
+    pub fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// Whether an action is meant for this socket.
+    pub fn is_meant(&self, key: Option<&str>) -> bool {
+        key.is_none() || key == self.key.as_deref()
+    }
+
+    /// Whether this replay is to be refused.
+    pub fn refuses_replay(&mut self) -> bool {
+        let chance = self.settings().refuse_replay;
+        self.chance(chance)
+    }
+
+    /// By how many numbers a snapshot is to be older than it should, if it is.
+    pub fn staleness(&mut self) -> Option<u64> {
+        let chance = self.settings().stale_snapshot;
+        self.chance(chance).then(|| self.rng.random_range(1..=5))
+    }
+
+    /// Does something once.
+    pub fn act(&mut self, deed: Deed, now: Instant) {
+        match deed {
+            Deed::HalfOpen => self.silent = true,
+            Deed::Crash(ms) => {
+                let ms = ms.unwrap_or_else(|| self.settings().crash_ms);
+                self.down_until = Some(now + Duration::from_millis(ms));
+            }
+            Deed::Cut | Deed::StaleSnapshot => {}
+        }
+    }
+
+    /// Takes a pushed frame.
+    pub fn push(&mut self, text: Arc<str>, now: Instant, out: &mut Out) {
+        if self.silent {
+            out.lost += text.len();
+            return;
+        }
+        let settings = self.settings();
+        out.cut |= self.chance(settings.cut);
+        if self.down_until.is_none() && self.chance(settings.crash) {
+            self.down_until = Some(now + Duration::from_millis(settings.crash_ms));
+        }
+        if self.down_until.is_some() {
+            self.down.push(text);
+            return;
+        }
+        let mut overtaken = Vec::new();
+        self.late.retain_mut(|late| {
+            late.after = late.after.saturating_sub(1);
+            if late.after == 0 {
+                overtaken.push(late.text.clone());
+            }
+            late.after > 0
+        });
+        if self.chance(settings.drop) {
+            out.lost += text.len();
+        } else {
+            if self.chance(settings.duplicate) {
+                out.added += text.len();
+                self.postpone(text.clone(), now);
+            }
+            if self.chance(settings.reorder) {
+                self.postpone(text, now);
+            } else {
+                self.emit(text, &settings, now, out);
+            }
+        }
+        for text in overtaken {
+            self.emit(text, &settings, now, out);
+        }
+    }
+
+    /// Takes a frame that was asked for, or that the gateway says by itself: only stalls are for it.
+    pub fn answer(&mut self, text: Arc<str>, now: Instant, out: &mut Out) {
+        if self.silent {
+            out.lost += text.len();
+        } else {
+            let settings = self.settings();
+            self.emit(text, &settings, now, out);
+        }
+    }
+
+    fn postpone(&mut self, text: Arc<str>, now: Instant) {
+        let after = self.rng.random_range(OVERTAKING);
+        self.late.push(Late { after, by: now + LATEST, text });
+    }
+
+    fn emit(&mut self, text: Arc<str>, settings: &Settings, now: Instant, out: &mut Out) {
+        let mut due = self.line.back().map(|(due, _)| *due);
+        if settings.delay_ms > 0 && self.chance(settings.delay) {
+            let stall = now + Duration::from_millis(self.rng.random_range(0..=settings.delay_ms));
+            due = Some(due.map_or(stall, |due| due.max(stall)));
+        }
+        match due {
+            Some(due) => self.line.push_back((due, text)),
+            None => out.ready.push(text),
+        }
+    }
+
+    /// When [`Stage::poll`] is to be called.
+    pub fn due(&self) -> Option<Instant> {
+        let late = self.late.iter().map(|late| late.by).min();
+        let line = self.line.front().map(|(due, _)| *due);
+        [late, line, self.down_until].into_iter().flatten().min()
+    }
+
+    /// Lets go what is due.
+    pub fn poll(&mut self, now: Instant, out: &mut Out) {
+        if self.silent {
+            let waiting = self.line.drain(..).map(|(_, text)| text).chain(self.down.drain(..));
+            out.lost += waiting.chain(self.late.drain(..).map(|late| late.text)).map(|text| text.len()).sum::<usize>();
+            self.down_until = None;
+            return;
+        }
+        while let Some((_, text)) = self.line.pop_front_if(|(due, _)| *due <= now) {
+            out.ready.push(text);
+        }
+        let settings = self.settings();
+        let (due, late): (Vec<Late>, Vec<Late>) = self.late.drain(..).partition(|late| late.by <= now);
+        self.late = late;
+        for Late { text, .. } in due {
+            self.emit(text, &settings, now, out);
+        }
+        if self.down_until.is_some_and(|until| until <= now) {
+            self.down_until = None;
+            for text in std::mem::take(&mut self.down) {
+                self.emit(text, &settings, now, out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(settings: Settings) -> Stage {
+        let faults = Faults::new(settings.seed);
+        faults.set(None, settings);
+        Stage::new(Arc::new(faults), None)
+    }
+
+    /// Pushes frames `0`, `1` … and lets go everything; what was written.
+    fn run(settings: Settings, count: u32) -> (Vec<String>, usize, usize) {
+        let mut stage = stage(settings);
+        let mut now = Instant::now();
+        let mut out = Out::default();
+        for frame in 0..count {
+            now += Duration::from_millis(1);
+            stage.push(frame.to_string().into(), now, &mut out);
+        }
+        while let Some(due) = stage.due() {
+            stage.poll(due, &mut out);
+        }
+        (out.ready.iter().map(ToString::to_string).collect(), out.lost, out.added)
+    }
+
+    fn numbers(count: u32) -> Vec<String> {
+        (0..count).map(|frame| frame.to_string()).collect()
+    }
+
+    #[test]
+    fn without_faults_nothing_happens() {
+        assert_eq!(run(Settings::default(), 100), (numbers(100), 0, 0));
+    }
+
+    #[test]
+    fn a_seed_repeats_its_faults() {
+        let settings =
+            |seed| Settings { seed, drop: 0.2, duplicate: 0.2, reorder: 0.2, delay: 0.2, ..Settings::default() };
+        assert_eq!(run(settings(5), 200), run(settings(5), 200));
+        assert_ne!(run(settings(5), 200), run(settings(6), 200));
+    }
+
+    #[test]
+    fn each_fault_does_what_it_says() {
+        let all = |settings: Settings| run(settings, 200).0;
+        let sorted = |mut frames: Vec<String>| {
+            frames.sort_by_key(|frame| frame.parse::<u32>().unwrap());
+            frames
+        };
+        let dropped = all(Settings { drop: 0.3, ..Settings::default() });
+        assert!((100..180).contains(&dropped.len()) && dropped == sorted(dropped.clone()));
+
+        let doubled = all(Settings { duplicate: 0.3, ..Settings::default() });
+        let mut once = sorted(doubled.clone());
+        once.dedup();
+        assert!(doubled.len() > 220 && once == numbers(200));
+
+        let reordered = all(Settings { reorder: 0.3, ..Settings::default() });
+        assert!(reordered != numbers(200) && sorted(reordered) == numbers(200));
+
+        for stalled in [Settings { delay: 0.3, ..Settings::default() }, Settings { crash: 0.05, ..Settings::default() }]
+        {
+            assert_eq!(all(stalled), numbers(200), "late, but all and in order");
+        }
+        let mut bytes = run(Settings { drop: 1.0, ..Settings::default() }, 10);
+        assert_eq!((bytes.0.len(), bytes.1, bytes.2), (0, 10, 0));
+        bytes = run(Settings { duplicate: 1.0, ..Settings::default() }, 10);
+        assert_eq!((bytes.0.len(), bytes.1, bytes.2), (20, 0, 10));
+    }
+}
