@@ -10,10 +10,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use std::time::Duration;
+
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 
 pub mod control;
 mod older;
@@ -25,37 +28,39 @@ pub use stage::{Out, Stage};
 /// Keys with settings of their own; a demo has a few pages.
 const MAX_KEYS: usize = 1_000;
 
+/// The longest delay, in milliseconds.
+const MAX_DELAY_MS: u64 = 60_000;
+
+/// How long a crashed gateway is away.
+pub const AWAY: Duration = Duration::from_millis(1_500);
+
 /// Actions that a socket may be late to see.
 const ACTIONS: usize = 64;
 
-/// The chances, each from 0 to 1 per pushed frame unless it says otherwise, and how long things take.
+/// What goes wrong, and how often. All chances are from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Draws all chances; used by sockets that are opened after it was set.
     pub seed: u64,
-    /// An event or a pushed snapshot is not sent.
+    /// The chance of an event or a pushed snapshot not to be sent.
     pub drop: f64,
-    /// It is sent again a little later.
+    /// The chance of it to be sent again a little later.
     pub duplicate: f64,
-    /// It is sent after some that follow it.
+    /// The chance of it to be sent after some that follow it.
     pub reorder: f64,
-    /// The whole wire stalls for up to `delayMs`; nothing overtakes.
-    pub delay: f64,
-    /// An older state: an answer to a snapshot request is replaced by it, an event is followed by it.
+    /// The longest that any frame waits, in milliseconds; nothing overtakes.
+    pub delay: u64,
+    /// The chance of an older state: an answer to a snapshot request is replaced by it, an event is followed by it.
     pub stale_snapshot: f64,
-    /// The connection is cut, without a close frame.
-    pub cut: f64,
-    /// Per connection: it is accepted, then nothing is ever said.
-    pub half_open: f64,
-    /// Per replay, that of a resume too: it is answered with an error.
+    /// The chance of a replay, that of a resume too, to be answered with an error.
     pub refuse_replay: f64,
-    /// The push dies between commit and push for `crashMs`; then it reads the log again and sends what was due.
+    /// The chance of a socket, per second, to be cut without a close frame.
+    pub cut: f64,
+    /// The chance of a socket, at its opening and per second, to say nothing any more.
+    pub half_open: f64,
+    /// The chance of a socket, per second, that its gateway crashes between commit and push.
     pub crash: f64,
-    /// The longest stall, in milliseconds.
-    pub delay_ms: u64,
-    /// How long a crashed push is away, in milliseconds.
-    pub crash_ms: u64,
 }
 
 impl Default for Settings {
@@ -65,14 +70,12 @@ impl Default for Settings {
             drop: 0.0,
             duplicate: 0.0,
             reorder: 0.0,
-            delay: 0.0,
+            delay: 0,
             stale_snapshot: 0.0,
+            refuse_replay: 0.0,
             cut: 0.0,
             half_open: 0.0,
-            refuse_replay: 0.0,
             crash: 0.0,
-            delay_ms: 500,
-            crash_ms: 2_000,
         }
     }
 }
@@ -84,17 +87,16 @@ impl Settings {
             self.drop,
             self.duplicate,
             self.reorder,
-            self.delay,
             self.stale_snapshot,
+            self.refuse_replay,
             self.cut,
             self.half_open,
-            self.refuse_replay,
             self.crash,
         ];
         if !chances.iter().all(|chance| (0.0..=1.0).contains(chance)) {
             Some("A chance is a number from 0 to 1.")
-        } else if self.delay_ms > 60_000 || self.crash_ms > 60_000 {
-            Some("A fault lasts at most 60,000 ms.")
+        } else if self.delay > MAX_DELAY_MS {
+            Some("A frame is delayed by at most 60,000 ms.")
         } else {
             None
         }
@@ -117,8 +119,8 @@ pub enum Deed {
     Cut,
     /// Never say anything again.
     HalfOpen,
-    /// Let the push crash; milliseconds, or as the settings say.
-    Crash(Option<u64>),
+    /// Die between the next commit and its push.
+    Crash,
     /// Push an older state of everything followed.
     StaleSnapshot,
 }
@@ -134,6 +136,8 @@ pub struct Faults {
 struct All {
     default: Settings,
     by_key: HashMap<String, Settings>,
+    /// Until when nobody can connect: all, or those of a key.
+    away: Vec<(Option<String>, Instant)>,
 }
 
 impl Faults {
@@ -141,7 +145,7 @@ impl Faults {
     pub fn new(seed: u64) -> Faults {
         let default = Settings { seed, ..Settings::default() };
         Faults {
-            all: Mutex::new(All { default, by_key: HashMap::new() }),
+            all: Mutex::new(All { default, ..All::default() }),
             actions: broadcast::Sender::new(ACTIONS),
             opened: AtomicU64::new(0),
         }
@@ -173,6 +177,21 @@ impl Faults {
     /// Forgets the settings of a key.
     pub fn forget(&self, key: &str) {
         self.all().by_key.remove(key);
+    }
+
+    /// Lets nobody connect for some time: all, or those of a key.
+    pub fn go_away(&self, key: Option<&str>, time: Duration) {
+        let now = Instant::now();
+        let mut all = self.all();
+        all.away.retain(|(_, until)| *until > now);
+        all.away.push((key.map(str::to_owned), now + time));
+    }
+
+    /// Whether a socket of this key can't connect now.
+    pub fn is_away(&self, key: Option<&str>) -> bool {
+        let now = Instant::now();
+        let concerns = |of: &Option<String>| of.is_none() || of.as_deref() == key;
+        self.all().away.iter().any(|(of, until)| concerns(of) && *until > now)
     }
 
     /// Does something once.

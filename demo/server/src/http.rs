@@ -130,10 +130,11 @@ async fn open_socket(
     }
     let upgrade =
         upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES);
-    let stage = gateway.faults.clone().map(|faults| {
-        let query = Query::<SocketQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
-        Box::new(Stage::new(faults, query.faults))
-    });
+    let query = Query::<SocketQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
+    if gateway.faults.as_ref().is_some_and(|faults| faults.is_away(query.faults.as_deref())) {
+        return Err(unavailable("The gateway has crashed, on purpose."));
+    }
+    let stage = gateway.faults.clone().map(|faults| Box::new(Stage::new(faults, query.faults)));
     Ok(upgrade.on_upgrade(move |socket| socket::serve(gateway, socket, stage)))
 }
 

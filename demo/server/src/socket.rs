@@ -409,7 +409,7 @@ impl Socket {
                 let stale = self.following.names().cloned().map(Pending::Stale);
                 self.pending.extend(stale);
             }
-            Deed::HalfOpen | Deed::Crash(_) => {}
+            Deed::HalfOpen | Deed::Crash => {}
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Action, Deed, Faults, Settings};
+use super::{AWAY, Action, Deed, Faults, Settings};
 use crate::gateway::Gateway;
 use crate::http::{Problem, bad, check_origin};
 
@@ -33,7 +33,6 @@ pub fn routes() -> Router<Arc<Gateway>> {
 #[derive(Deserialize)]
 struct Which {
     key: Option<String>,
-    ms: Option<u64>,
     keep: Option<u64>,
     events: Option<u64>,
 }
@@ -45,7 +44,7 @@ fn faults(gateway: &Gateway) -> Result<&Arc<Faults>, Problem> {
 type Asked = Result<Query<Which>, axum::extract::rejection::QueryRejection>;
 
 fn which(asked: Asked) -> Result<Which, Problem> {
-    let Query(which) = asked.map_err(|_| bad("bad_query", "The query is `key=KEY`, `ms=N`, `keep=N`, `events=N`."))?;
+    let Query(which) = asked.map_err(|_| bad("bad_query", "The query is `key=KEY`, `keep=N`, `events=N`."))?;
     if which.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > MAX_KEY_BYTES) {
         return Err(bad("bad_query", format!("A key has 1 to {MAX_KEY_BYTES} bytes.")));
     }
@@ -93,30 +92,32 @@ async fn act(
     asked: Asked,
 ) -> Answer {
     check_origin(&gateway, &headers)?;
-    let Which { key, ms, keep, events } = which(asked)?;
+    let Which { key, keep, events } = which(asked)?;
     let faults = faults(&gateway)?;
     tracing::info!(action, key, "a fault is done");
     let deed = match action.as_str() {
         "cut" => Deed::Cut,
-        "half-open" => Deed::HalfOpen,
-        "crash" => Deed::Crash(ms.map(|ms| ms.min(60_000))),
-        "stale-snapshot" => Deed::StaleSnapshot,
-        "new-epoch" => {
-            let epoch = gateway.log.renew_epoch().await?;
+        "half_open" => Deed::HalfOpen,
+        "crash" => {
+            faults.go_away(key.as_deref(), AWAY);
+            Deed::Crash
+        }
+        "stale_snapshot" => Deed::StaleSnapshot,
+        "new_epoch" => {
+            let lacking = events.unwrap_or(LACKING);
+            let epoch = gateway.log.restore(lacking).await?;
+            if lacking > 0 {
+                // What an operator does: the gateway is down while an older copy is put back.
+                faults.act(Action { key: None, deed: Deed::Cut });
+            }
             return Ok(Json(json!({ "epoch": &*epoch })));
         }
         "trim" => {
             gateway.log.trim(keep.unwrap_or(KEPT).max(1)).await?;
             return Ok(Json(json!({ "epoch": &*gateway.log.epoch() })));
         }
-        "restore" => {
-            // What an operator does: the gateway is down while an older copy is put back.
-            let epoch = gateway.log.restore(events.unwrap_or(LACKING)).await?;
-            faults.act(Action { key: None, deed: Deed::Cut });
-            return Ok(Json(json!({ "epoch": &*epoch })));
-        }
         _ => {
-            let message = "The actions are cut, half-open, crash, stale-snapshot, new-epoch, trim, restore.";
+            let message = "The actions are cut, half_open, crash, stale_snapshot, new_epoch, trim.";
             return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", message));
         }
     };

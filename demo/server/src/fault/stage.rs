@@ -8,13 +8,19 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::time::Instant;
 
-use super::{Deed, Faults, Settings};
+use super::{AWAY, Deed, Faults, Settings};
 
 /// How long a frame that is sent late or again is kept at most, when no others follow.
 const LATEST: Duration = Duration::from_millis(400);
 
 /// The frames that may pass one that is sent late, or come before its second copy.
 const OVERTAKING: std::ops::RangeInclusive<u32> = 1..=5;
+
+/// How long a crash waits for a commit to come before.
+const CRASH: Duration = Duration::from_millis(300);
+
+/// How often the chances per second are drawn.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What leaves the stage.
 #[derive(Debug, Default)]
@@ -43,8 +49,8 @@ pub struct Stage {
     /// The wire, stalled; each frame leaves no earlier than its time and those before it.
     line: VecDeque<(Instant, Arc<str>)>,
     late: Vec<Late>,
-    down_until: Option<Instant>,
-    down: Vec<Arc<str>>,
+    crash_by: Option<Instant>,
+    second: Instant,
     silent: bool,
 }
 
@@ -58,8 +64,8 @@ impl Stage {
             rng,
             line: VecDeque::new(),
             late: Vec::new(),
-            down_until: None,
-            down: Vec::new(),
+            crash_by: None,
+            second: Instant::now() + SECOND,
             silent: false,
         };
         let half_open = stage.settings().half_open;
@@ -101,10 +107,7 @@ impl Stage {
     pub fn act(&mut self, deed: Deed, now: Instant) {
         match deed {
             Deed::HalfOpen => self.silent = true,
-            Deed::Crash(ms) => {
-                let ms = ms.unwrap_or_else(|| self.settings().crash_ms);
-                self.down_until = Some(now + Duration::from_millis(ms));
-            }
+            Deed::Crash => self.crash_by = Some(now + CRASH),
             Deed::Cut | Deed::StaleSnapshot => {}
         }
     }
@@ -116,12 +119,10 @@ impl Stage {
             return;
         }
         let settings = self.settings();
-        out.cut |= self.chance(settings.cut);
-        if self.down_until.is_none() && self.chance(settings.crash) {
-            self.down_until = Some(now + Duration::from_millis(settings.crash_ms));
-        }
-        if self.down_until.is_some() {
-            self.down.push(text);
+        if self.crash_by.is_some() {
+            // It was committed; nobody is told any more.
+            out.lost += text.len();
+            out.cut = true;
             return;
         }
         let mut overtaken = Vec::new();
@@ -167,8 +168,8 @@ impl Stage {
 
     fn emit(&mut self, text: Arc<str>, settings: &Settings, now: Instant, out: &mut Out) {
         let mut due = self.line.back().map(|(due, _)| *due);
-        if settings.delay_ms > 0 && self.chance(settings.delay) {
-            let stall = now + Duration::from_millis(self.rng.random_range(0..=settings.delay_ms));
+        if settings.delay > 0 {
+            let stall = now + Duration::from_millis(self.rng.random_range(0..=settings.delay));
             due = Some(due.map_or(stall, |due| due.max(stall)));
         }
         match due {
@@ -181,15 +182,19 @@ impl Stage {
     pub fn due(&self) -> Option<Instant> {
         let late = self.late.iter().map(|late| late.by).min();
         let line = self.line.front().map(|(due, _)| *due);
-        [late, line, self.down_until].into_iter().flatten().min()
+        [late, line, self.crash_by, Some(self.second)].into_iter().flatten().min()
     }
 
     /// Lets go what is due.
     pub fn poll(&mut self, now: Instant, out: &mut Out) {
+        if self.second <= now {
+            self.second = now + SECOND;
+            self.draw(now, out);
+        }
+        out.cut |= self.crash_by.is_some_and(|by| by <= now);
         if self.silent {
-            let waiting = self.line.drain(..).map(|(_, text)| text).chain(self.down.drain(..));
-            out.lost += waiting.chain(self.late.drain(..).map(|late| late.text)).map(|text| text.len()).sum::<usize>();
-            self.down_until = None;
+            let waiting = self.line.drain(..).map(|(_, text)| text).chain(self.late.drain(..).map(|late| late.text));
+            out.lost += waiting.map(|text| text.len()).sum::<usize>();
             return;
         }
         while let Some((_, text)) = self.line.pop_front_if(|(due, _)| *due <= now) {
@@ -201,11 +206,16 @@ impl Stage {
         for Late { text, .. } in due {
             self.emit(text, &settings, now, out);
         }
-        if self.down_until.is_some_and(|until| until <= now) {
-            self.down_until = None;
-            for text in std::mem::take(&mut self.down) {
-                self.emit(text, &settings, now, out);
-            }
+    }
+
+    /// Draws the chances per second.
+    fn draw(&mut self, now: Instant, out: &mut Out) {
+        let Settings { cut, half_open, crash, .. } = self.settings();
+        out.cut |= self.chance(cut);
+        self.silent |= self.chance(half_open);
+        if self.chance(crash) {
+            self.faults.go_away(self.key.as_deref(), AWAY);
+            self.act(Deed::Crash, now);
         }
     }
 }
@@ -229,9 +239,8 @@ mod tests {
             now += Duration::from_millis(1);
             stage.push(frame.to_string().into(), now, &mut out);
         }
-        while let Some(due) = stage.due() {
-            stage.poll(due, &mut out);
-        }
+        stage.poll(now + Duration::from_secs(60), &mut out);
+        stage.poll(now + Duration::from_secs(120), &mut out);
         (out.ready.iter().map(ToString::to_string).collect(), out.lost, out.added)
     }
 
@@ -247,9 +256,37 @@ mod tests {
     #[test]
     fn a_seed_repeats_its_faults() {
         let settings =
-            |seed| Settings { seed, drop: 0.2, duplicate: 0.2, reorder: 0.2, delay: 0.2, ..Settings::default() };
+            |seed| Settings { seed, drop: 0.2, duplicate: 0.2, reorder: 0.2, delay: 20, ..Settings::default() };
         assert_eq!(run(settings(5), 200), run(settings(5), 200));
         assert_ne!(run(settings(5), 200), run(settings(6), 200));
+    }
+
+    #[test]
+    fn chances_per_second_are_drawn_each_second() {
+        for settings in [Settings { cut: 0.2, ..Settings::default() }, Settings { crash: 0.2, ..Settings::default() }] {
+            let mut stage = stage(settings);
+            let mut out = Out::default();
+            let begin = Instant::now();
+            let seconds = (1..60).find(|second| {
+                stage.poll(begin + Duration::from_millis(second * 1_010), &mut out);
+                out.cut
+            });
+            assert!(seconds.is_some());
+        }
+        let mut stage = stage(Settings { half_open: 1.0, ..Settings::default() });
+        assert!(stage.is_silent());
+        stage.silent = false;
+        stage.poll(Instant::now() + SECOND * 2, &mut Out::default());
+        assert!(stage.is_silent());
+    }
+
+    #[test]
+    fn a_crash_takes_the_next_frame_with_it() {
+        let mut stage = stage(Settings::default());
+        let mut out = Out::default();
+        stage.act(Deed::Crash, Instant::now());
+        stage.push("lost".into(), Instant::now(), &mut out);
+        assert!(out.cut && out.ready.is_empty() && out.lost == 4);
     }
 
     #[test]
@@ -270,10 +307,7 @@ mod tests {
         let reordered = all(Settings { reorder: 0.3, ..Settings::default() });
         assert!(reordered != numbers(200) && sorted(reordered) == numbers(200));
 
-        for stalled in [Settings { delay: 0.3, ..Settings::default() }, Settings { crash: 0.05, ..Settings::default() }]
-        {
-            assert_eq!(all(stalled), numbers(200), "late, but all and in order");
-        }
+        assert_eq!(all(Settings { delay: 30, ..Settings::default() }), numbers(200), "late, but all and in order");
         let mut bytes = run(Settings { drop: 1.0, ..Settings::default() }, 10);
         assert_eq!((bytes.0.len(), bytes.1, bytes.2), (0, 10, 0));
         bytes = run(Settings { duplicate: 1.0, ..Settings::default() }, 10);

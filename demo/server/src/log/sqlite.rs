@@ -350,6 +350,9 @@ impl Sqlite {
             if name::is_topic(&name) || model.is_closed(line.status.as_deref()) {
                 continue;
             }
+            if events == 0 {
+                break;
+            }
             line.seq = line.seq.saturating_sub(events).max(1);
             for table in
                 ["DELETE FROM event WHERE entity = ? AND seq > ?", "DELETE FROM event_id WHERE entity = ? AND seq > ?"]
