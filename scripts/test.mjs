@@ -211,7 +211,7 @@ const STEPS = [
     ),
   },
   { name: 'native', run: counted(countCargo, ...native(['test', '--locked', '--workspace', '--no-fail-fast'])) },
-  { name: 'package', run: build(buildPackage) },
+  { name: 'package', run: build((options) => buildPackage({ check: true, ...options })) },
   { name: 'types', after: ['package'], run: types },
   { name: 'unit', after: ['package'], run: vitest('tests/package') },
   {
