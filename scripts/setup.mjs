@@ -16,11 +16,11 @@ const isRoot = process.getuid?.() === 0;
 const say = (text) => console.log(`setup: ${text}`);
 const runs = (program) => program !== undefined && versionOf(program) !== undefined;
 
-/** The names of `folder/node_modules` packages that are missing or of another version than the lock file's. */
-function nodeModulesAreCurrent() {
+/** Does `folder/node_modules` have the versions of the folder's lock file? */
+function nodeModulesAreCurrent(folder) {
   try {
-    const lock = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')).packages;
-    const installed = JSON.parse(readFileSync(join(root, 'node_modules/.package-lock.json'), 'utf8')).packages;
+    const lock = JSON.parse(readFileSync(join(folder, 'package-lock.json'), 'utf8')).packages;
+    const installed = JSON.parse(readFileSync(join(folder, 'node_modules/.package-lock.json'), 'utf8')).packages;
     return Object.entries(lock).every(
       ([path, { version, optional }]) => path === '' || (installed[path]?.version ?? (optional && version)) === version,
     );
@@ -29,10 +29,18 @@ function nodeModulesAreCurrent() {
   }
 }
 
+const npmCi = (cwd, ...more) =>
+  tools.run('npm', ['ci', ...more, '--no-audit', '--no-fund', '--loglevel=error'], { cwd });
+
 const NEEDS = {
   'node modules': {
-    present: nodeModulesAreCurrent,
-    install: () => tools.run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], { cwd: root }),
+    present: () => nodeModulesAreCurrent(root),
+    install: () => npmCi(root),
+  },
+  'node modules of the peers': {
+    present: () => nodeModulesAreCurrent(join(root, 'bench')),
+    // Their scripts are for those who build them.
+    install: () => npmCi(join(root, 'bench'), '--ignore-scripts'),
   },
   'native Rust': {
     present: () => tools.nativeCargo() !== undefined && runs('cc'),
@@ -101,7 +109,7 @@ export const COMMANDS = {
   start: BUILD,
   build: BUILD,
   lint: LINT,
-  bench: [...BUILD, 'Chromium'],
+  bench: [...BUILD, 'node modules of the peers', 'Chromium'],
   test: [...new Set([...BUILD, ...LINT, ...BROWSERS])],
 };
 
