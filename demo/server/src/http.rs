@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Json, Router};
@@ -93,11 +94,18 @@ pub fn routes(gateway: Arc<Gateway>, page: Option<&Path>) -> Router {
         .route("/entities", get(list))
         .route("/entities/{*path}", any(entity))
         .layer(DefaultBodyLimit::max(MAX_FRAME_BYTES))
+        .layer(map_response(keep_nothing))
         .with_state(gateway);
     match page {
         Some(folder) => routes.fallback_service(ServeDir::new(folder)),
         None => routes.fallback(nothing_here),
     }
+}
+
+/// What the log says now is no answer to a later question.
+async fn keep_nothing(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    response
 }
 
 async fn nothing_here() -> Problem {

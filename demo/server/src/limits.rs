@@ -42,6 +42,9 @@ pub const MAX_PENDING: usize = 25_000;
 /// Requests answered in a row before live events get their turn again.
 pub const ANSWERS_IN_A_ROW: usize = 64;
 
+/// Messages read in a row before answers get their turn: a `behind` list of 20,000 members in frames of 64 KiB.
+pub const MESSAGES_IN_A_ROW: usize = 16;
+
 /// Bytes of replays and snapshots that one socket may ask for within [`REPLAY_WINDOW`].
 pub const MAX_REPLAY_BYTES: usize = 64 * 1024 * 1024;
 

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::extract::ws::{Message, WebSocket};
-use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
+use futures_util::{FutureExt, StreamExt};
 use inorder::wire::{self, ClientFrame, Cursor as WireCursor, Head, Heartbeat, Id, ServerFrame};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -29,7 +29,7 @@ use crate::gateway::Gateway;
 use crate::hub::{Beat, Delivery, Mailbox, Push};
 use crate::limits::{
     ANSWER_SHARE, ANSWERS_IN_A_ROW, BATCH_BYTES, CLOSE_TIMEOUT, HELLO_TIMEOUT, MAX_BAD_FRAMES, MAX_FRAME_BYTES,
-    MAX_PENDING, REPLAY_WINDOW, SILENCE, SPREAD, SPREAD_PER_SOCKET, TOKEN_NOTICE,
+    MAX_PENDING, MESSAGES_IN_A_ROW, REPLAY_WINDOW, SILENCE, SPREAD, SPREAD_PER_SOCKET, TOKEN_NOTICE,
 };
 use crate::outbox::{Outbox, text};
 use crate::token::{Access, Refused};
@@ -185,7 +185,12 @@ impl Socket {
                     None => Err(End::GONE),
                 },
                 message = stream.next(), if self.pending.len() < MAX_PENDING => self.hear(message).await,
-                () = std::future::ready(()), if has_room && !self.pending.is_empty() => self.answer_some().await,
+                () = std::future::ready(()), if has_room && !self.pending.is_empty() => {
+                    match self.hear_more(stream).await {
+                        Ok(()) => self.answer_some().await,
+                        end => end,
+                    }
+                }
                 () = self.outbox.written.notified(), if !has_room && !self.pending.is_empty() => Ok(()),
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => self.token_ages(),
                 () = stops(&mut stopping) => Err(self.say_goodbye()),
@@ -268,6 +273,18 @@ impl Socket {
         };
         for frame in ClientFrame::decode(&text) {
             self.obey(frame).await?;
+        }
+        Ok(())
+    }
+
+    /// Hears what has arrived already, before anything is answered: one command may go on in the next message.
+    async fn hear_more(&mut self, stream: &mut SplitStream<WebSocket>) -> Result<(), End> {
+        for _ in 0..MESSAGES_IN_A_ROW {
+            if self.pending.len() >= MAX_PENDING {
+                break;
+            }
+            let Some(message) = stream.next().now_or_never() else { break };
+            self.hear(message).await?;
         }
         Ok(())
     }

@@ -94,3 +94,20 @@ async fn a_workload_goes_on_after_a_restart() {
         .collect();
     assert!(added.is_sorted() && added.windows(2).all(|pair| pair[0] < pair[1]), "no name twice: {added:?}");
 }
+
+#[tokio::test]
+async fn a_workload_goes_on_after_a_restored_backup() {
+    let gateway = Gateway::start(&["--open", "--faults", "--pace", "60"]).await;
+    let rows = async || gateway.get("/health").await.1["row"].as_u64().unwrap();
+    for _ in 0..3 {
+        let before = rows().await;
+        while rows().await < before + 40 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert_eq!(gateway.request("POST", "/faults/new_epoch?events=2", &[], "").await.0, 200);
+    }
+    let before = rows().await;
+    while rows().await < before + 40 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
