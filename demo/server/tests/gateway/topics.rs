@@ -134,6 +134,14 @@ async fn r39_a_behind_list_may_be_split_over_frames() {
     assert_eq!(frames, ["subscribed topic/a 1", "replay job/1 2-2 done"]);
     socket.send(part(json!([["job/2", epoch, 0]]))).await;
     assert_eq!(socket.next_brief(1).await, ["replay job/2 1-2 done"], "not a second subscription");
+    // Both at once, in two messages: the cursor waits for the second.
+    let mut socket = Socket::open(&gateway).await;
+    socket.send(part(json!([["job/1", epoch, 1]]))).await;
+    socket.send(part(json!([["job/2", epoch, 0]]))).await;
+    let (mut frames, _) = socket.until_heartbeat().await;
+    frames.extend(socket.until_quiet().await);
+    frames.sort();
+    assert_eq!(frames, ["replay job/1 2-2 done", "replay job/2 1-2 done", "subscribed topic/a 1"]);
     // Both in one message.
     let mut socket = Socket::open(&gateway).await;
     socket.send(json!([part(json!([["job/1", epoch, 1]])), part(json!([["job/2", epoch, 0]]))])).await;
