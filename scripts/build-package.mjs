@@ -84,7 +84,11 @@ async function bundle(wasm) {
 function weigh(...parts) {
   const brotli = (bytes) => brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }).length;
   const sum = (of) => parts.reduce((total, part) => total + of(part), 0);
-  return { min: sum((part) => part.length), gzip: sum((part) => gzipSync(part, { level: 9 }).length), brotli: sum(brotli) };
+  return {
+    min: sum((part) => part.length),
+    gzip: sum((part) => gzipSync(part, { level: 9 }).length),
+    brotli: sum(brotli),
+  };
 }
 
 /** The files that `entry` loads, itself included, whether at once or later. */
@@ -103,7 +107,8 @@ export async function buildPackage(options = {}) {
   for (const file of await readdir(out)) await rm(join(out, file), { recursive: true });
   await bundle(wasm);
   await writeFile(join(out, 'inorder.wasm'), wasm);
-  for (const file of await readdir(join(source, 'public'))) await copyFile(join(source, 'public', file), join(out, file));
+  for (const file of await readdir(join(source, 'public')))
+    await copyFile(join(source, 'public', file), join(out, file));
 
   const read = async (files) => Promise.all([...files].map((file) => readFile(join(out, file))));
   const glue = await readFile(join(work, 'inorder.js'));

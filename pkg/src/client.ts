@@ -99,7 +99,7 @@ export class Client implements PublicClient<any> {
   private loadTries = 0;
   private traps = 0;
   /** What a trap left. */
-  private saved: readonly Saved[] | undefined;
+  private saved: ReadonlyMap<number, Saved> | undefined;
 
   /** `connect()` was called. */
   private wanted = false;
@@ -204,13 +204,8 @@ export class Client implements PublicClient<any> {
 
   held(name: string): number {
     const handle = this.handles.get(name);
-    if (handle === undefined || this.isClosed) return 0;
-    let held = 0;
-    this.enter(() => {
-      this.core.read(this.id, handle);
-      held = this.registers[1]!;
-    });
-    return held;
+    if (handle === undefined) return 0;
+    return this.look(handle) ? this.registers[1]! : 0;
   }
 
   connect(): void {
@@ -248,6 +243,13 @@ export class Client implements PublicClient<any> {
       this.draining = outer;
     }
     this.abandon();
+    for (const cell of this.cells) {
+      if (cell && cell.sync !== B.FINAL_SYNC && cell.sync !== B.JOINING) {
+        cell.sync = B.STALE;
+        cell.snapshot = undefined;
+        if (cell instanceof TopicCell) cell.map = undefined;
+      }
+    }
     this.setConnection('closed');
     this.scheduled?.();
     for (const end of [...this.endings]) end();
@@ -271,17 +273,31 @@ export class Client implements PublicClient<any> {
     const model = this.modelOf[handle]!;
     const cell = this.newCell(this.names[handle]!, model);
     cell.handle = handle;
-    if (this.isClosed) return cell;
-    this.core.read(this.id, handle);
-    const r = this.registers;
-    cell.sync = r[0]!;
-    if (r[2] !== 0) {
-      cell.epoch = this.epochNames[r[3]!];
-      cell.seq = r[4]!;
-      cell.status = this.statusNames[r[5]!];
+    if (this.saved) {
+      const saved = this.saved.get(handle);
+      if (saved)
+        this.fill(cell, saved.sync === B.FINAL_SYNC ? saved.sync : B.STALE, saved.epoch, saved.seq, saved.status);
+    } else if (this.look(handle)) {
+      const r = this.registers;
+      this.fill(cell, r[0]!, r[2] === 0 ? B.NONE : r[3]!, r[4]!, r[5]!);
     }
-    cell.snapshot = undefined;
     return cell;
+  }
+
+  private fill(cell: Cell, sync: number, epoch: number, seq: number, status: number): void {
+    cell.sync = epoch < 0 ? B.JOINING : sync;
+    cell.epoch = this.epochNames[epoch];
+    cell.seq = epoch < 0 ? undefined : seq;
+    cell.status = this.statusNames[status];
+    cell.snapshot = undefined;
+  }
+
+  /** Has the registers say what is known of an entity. False: there is no core to ask. */
+  private look(handle: number): boolean {
+    if (this.isClosed || !this.instance) return false;
+    this.enter(() => this.core.read(this.id, handle));
+    this.numbers();
+    return this.instance !== undefined;
   }
 
   private newCell(name: string, model: ReadyModel): Cell {
@@ -488,7 +504,7 @@ export class Client implements PublicClient<any> {
   /** Takes the numbers back of epochs that the core no longer knows. */
   private sweepEpochs(): void {
     const used = new Set<number>();
-    for (let from = 0, left = 1; left > 0; ) {
+    for (let from = 0, left = 1; left > 0;) {
       left = this.give(B.EPOCHS, from);
       const r = this.numbers();
       const count = Math.min(left, r.length);
@@ -656,7 +672,9 @@ export class Client implements PublicClient<any> {
     const add: unknown = whole ? (data ?? []) : (data?.add ?? []);
     const remove: unknown = whole ? [] : (data?.remove ?? []);
     if (!isNames(add) || !isNames(remove)) {
-      throw new TypeError('A topic has a list of names as its state, and events of the form {add: [...], remove: [...]}.');
+      throw new TypeError(
+        'A topic has a list of names as its state, and events of the form {add: [...], remove: [...]}.',
+      );
     }
     for (const name of remove) {
       const member = this.handles.get(name);
@@ -807,10 +825,17 @@ export class Client implements PublicClient<any> {
 
   private change(r: Float64Array): void {
     const handle = r[0]!;
-    const [, whole, epoch, prev, seq, status, reset, from, to, locks, slot, idHigh, idLow, bytes] = r as unknown as number[];
+    const [, whole, epoch, prev, seq, status, reset, from, to, locks, slot, idHigh, idLow, bytes] =
+      r as unknown as number[];
     const frame = this.fetch(slot!);
     const name = this.epochNames[epoch!];
     if (this.isClosed) return;
+    const cell = this.cells[handle];
+    // Shown together with its first state, not after it; the same when it is reopened.
+    if (cell !== undefined && (cell.sync === B.JOINING || cell.sync === B.FINAL_SYNC)) {
+      if (cell.pending && cell.sync === B.FINAL_SYNC) this.deliver(cell);
+      cell.sync = this.syncOf(handle);
+    }
     if (
       !this.commit(
         handle,
@@ -829,7 +854,13 @@ export class Client implements PublicClient<any> {
       const data = frame['data'] === undefined ? 0 : 1;
       const back = whole === 1 ? B.NONE : this.store(frame);
       this.give(B.ROLLBACK, handle, epoch, prev, seq, idHigh, idLow, status, data, bytes, back);
+      if (cell !== undefined) this.setSync(handle, this.syncOf(handle));
     }
+  }
+
+  private syncOf(handle: number): number {
+    this.core.read(this.id, handle);
+    return this.numbers()[0]!;
   }
 
   private setSync(handle: number, sync: number): void {
@@ -893,9 +924,7 @@ export class Client implements PublicClient<any> {
 
   private setConnection(connection: ConnectionState, wait = B.NONE): void {
     const source = this.statusSource;
-    source.current = Object.freeze(
-      wait >= 0 ? { connection, retryAt: Math.round(Date.now() + wait) } : { connection },
-    );
+    source.current = Object.freeze(wait >= 0 ? { connection, retryAt: Math.round(Date.now() + wait) } : { connection });
     this.notify(source);
     this.emit('connection', source.current);
   }
@@ -916,7 +945,15 @@ export class Client implements PublicClient<any> {
     };
     const failed = (cause: unknown) => {
       if (dialing.signal.aborted) return;
-      this.report(new InorderError('url', 'The function `url` failed: see `cause`. The next dial asks again.', true, undefined, cause));
+      this.report(
+        new InorderError(
+          'url',
+          'The function `url` failed: see `cause`. The next dial asks again.',
+          true,
+          undefined,
+          cause,
+        ),
+      );
       this.enter(() => this.put(B.CLOSED, generation, 1006));
     };
     attempt(() => url({ signal: dialing.signal })).then(open, failed);
@@ -1096,13 +1133,19 @@ export class Client implements PublicClient<any> {
       return;
     }
     const type = kind === B.SEND_UNSUBSCRIBE ? 'unsubscribe' : kind === B.SEND_SNAPSHOT ? 'snapshot' : 'heads';
-    split(type, request, 'entities', list.map((name) => JSON.stringify(name)), this.sendText);
+    split(
+      type,
+      kind === B.SEND_UNSUBSCRIBE ? B.NONE : request,
+      'entities',
+      list.map((name) => JSON.stringify(name)),
+      this.sendText,
+    );
   }
 
   /** Each: handle, epoch or −1, seq, whether to add the cursor, how many are behind, each of those with its place. */
   private resumes(numbers: Float64Array): string[] {
     const items: string[] = [];
-    for (let at = 0; at < numbers.length; ) {
+    for (let at = 0; at < numbers.length;) {
       const handle = numbers[at]!;
       const epoch = numbers[at + 1]!;
       const cell = this.cells[handle];
@@ -1142,14 +1185,20 @@ export class Client implements PublicClient<any> {
       const to = numbers[at + 3]!;
       const until = to >= 0 && { to };
       if (replayFrom) {
-        this.ask(`replay ${entity}`, request, (signal) => replayFrom(entity, { epoch, from, ...until, signal }), (page: any) => ({
-          type: 'replay',
+        this.ask(
+          `replay ${entity}`,
           request,
+          (signal) => replayFrom(entity, { epoch, from, ...until, signal }),
+          (page: any) => ({
+            type: 'replay',
+            request,
+            entity,
+            epoch,
+            done: true,
+            ...page,
+          }),
           entity,
-          epoch,
-          done: true,
-          ...page,
-        }), entity);
+        );
       } else items.push(JSON.stringify({ entity, epoch, from, ...until }));
     }
     if (items.length > 0) split('replay', request, 'ranges', items, this.sendText);
@@ -1157,12 +1206,18 @@ export class Client implements PublicClient<any> {
 
   private snapshotFrom(entity: string, request: number): void {
     const { snapshotFrom } = this.options;
-    this.ask(`snapshot ${entity}`, request, (signal) => snapshotFrom!(entity, { signal }), (answer: any) => ({
-      ...answer,
-      type: 'snapshot',
+    this.ask(
+      `snapshot ${entity}`,
       request,
+      (signal) => snapshotFrom!(entity, { signal }),
+      (answer: any) => ({
+        ...answer,
+        type: 'snapshot',
+        request,
+        entity,
+      }),
       entity,
-    }), entity);
+    );
   }
 
   /** Asks user code instead of the server; its answer is read like a frame. A retry of a call that is out is none. */
@@ -1214,7 +1269,11 @@ export class Client implements PublicClient<any> {
       (cause: unknown) => {
         this.loading = undefined;
         if (this.isClosed) return;
-        this.report(cause instanceof InorderError ? cause : new InorderError('load', 'Loading the WebAssembly of inorder took too long.', true));
+        this.report(
+          cause instanceof InorderError
+            ? cause
+            : new InorderError('load', 'Loading the WebAssembly of inorder took too long.', true),
+        );
         const wait = this.later(this.loadTries++, () => this.start());
         this.setConnection('offline', wait);
       },
@@ -1290,9 +1349,10 @@ export class Client implements PublicClient<any> {
   }
 
   /** Takes out of a broken instance what is worth keeping. */
-  private salvage(): Saved[] {
+  private salvage(): ReadonlyMap<number, Saved> {
     const { socket } = this;
-    const saved: Saved[] = [];
+    if (this.saved) return this.saved;
+    const saved = new Map<number, Saved>();
     for (const [name, handle] of this.handles) {
       const entity: Saved = { name, handle, sync: 0, epoch: B.NONE, seq: 0, status: 0 };
       try {
@@ -1307,7 +1367,7 @@ export class Client implements PublicClient<any> {
       } catch {
         // It joins anew.
       }
-      saved.push(entity);
+      saved.set(handle, entity);
     }
     try {
       this.instance!.glue.detach(this.id);
@@ -1327,7 +1387,7 @@ export class Client implements PublicClient<any> {
   }
 
   /** Starts over with what was saved, after a wait: the same frame may trap again. */
-  private revive(saved: readonly Saved[], cause: unknown): void {
+  private revive(saved: ReadonlyMap<number, Saved>, cause: unknown): void {
     this.instance = undefined;
     this.draining = this.again = false;
     this.saved = saved;
@@ -1350,7 +1410,7 @@ export class Client implements PublicClient<any> {
   }
 
   /** Gives a new core the entities of the one that trapped, each with its position. */
-  private restore(saved: readonly Saved[]): void {
+  private restore(saved: ReadonlyMap<number, Saved>): void {
     const { states, cells, modelOf, owners } = this;
     const handles = new Map<number, number>();
     this.handles.clear();
@@ -1359,7 +1419,7 @@ export class Client implements PublicClient<any> {
     this.cells = [];
     this.names = [];
     this.owners = [];
-    for (const { name, handle, sync, epoch, seq, status } of saved) {
+    for (const { name, handle, sync, epoch, seq, status } of saved.values()) {
       const again = this.handleFor(name, modelOf[handle]!);
       handles.set(handle, again);
       this.give(B.RESTORE, again, epoch, seq, status, sync === B.FINAL_SYNC ? 1 : 0);
@@ -1367,7 +1427,7 @@ export class Client implements PublicClient<any> {
       const cell = (this.cells[again] = cells[handle]);
       if (cell) cell.handle = again;
     }
-    for (const { handle } of saved) {
+    for (const handle of saved.keys()) {
       const member = handles.get(handle)!;
       const owner = owners[handle]!;
       for (const topic of typeof owner === 'number' ? (owner ? [owner] : []) : owner) {
@@ -1446,7 +1506,9 @@ export class Client implements PublicClient<any> {
       if (typeof listener === 'function') listener(value);
       else listener.next?.(value);
     } catch (cause) {
-      this.report(new InorderError('listener', 'A listener threw: see `cause`. The others were called.', false, undefined, cause));
+      this.report(
+        new InorderError('listener', 'A listener threw: see `cause`. The others were called.', false, undefined, cause),
+      );
     }
   }
 
@@ -1474,7 +1536,12 @@ export class Client implements PublicClient<any> {
   }
 
   closedError(entity?: string): InorderError {
-    return new InorderError('closed', 'The client is closed: nothing can follow. Make a new one with createClient.', false, entity);
+    return new InorderError(
+      'closed',
+      'The client is closed: nothing can follow. Make a new one with createClient.',
+      false,
+      entity,
+    );
   }
 
   private refuseClosed(): boolean {
@@ -1499,14 +1566,27 @@ interface Saved {
 
 /** By the core's numbers: code, message with the entity for %, whether it is shown in the entity's snapshot. */
 const FAULTS: readonly (readonly [ErrorCode, string, boolean?])[] = [
-  ['bad_frame', 'The server sent a frame that cannot be read or has no usable number. It was skipped; the server must be mended.'],
+  [
+    'bad_frame',
+    'The server sent a frame that cannot be read or has no usable number. It was skipped; the server must be mended.',
+  ],
   ['bad_frame', 'The server sent a number that lies absurdly far ahead of %. It was not believed; see `maxAhead`.'],
   ['after_final', 'The server sent a change for % after its final one. It was refused; see `reopen` if that is meant.'],
   ['diverged', 'Two events of % have the same number: its history forked. A snapshot decides.'],
-  ['epoch_flapping', 'The server went back to an old epoch of %: are two servers with different histories behind one address?'],
-  ['auth_failed', 'The server refused the token twice: check what `getToken` returns. The next attempt asks for another.'],
+  [
+    'epoch_flapping',
+    'The server went back to an old epoch of %: are two servers with different histories behind one address?',
+  ],
+  [
+    'auth_failed',
+    'The server refused the token twice: check what `getToken` returns. The next attempt asks for another.',
+  ],
   ['token', '`getToken` failed or took too long: see `cause`. The next attempt asks again.'],
-  ['forbidden', 'The server does not allow this client to follow %: check the token. Subscribe anew to try again.', true],
+  [
+    'forbidden',
+    'The server does not allow this client to follow %: check the token. Subscribe anew to try again.',
+    true,
+  ],
   ['not_found', 'The server does not know %: check its name. Subscribe anew to try again.', true],
   ['server', 'The server answered with an error for %; it will be asked again. See `cause`.', true],
   ['failed', 'Five snapshots of % were asked for in vain; it is tried again every 30 seconds.', true],

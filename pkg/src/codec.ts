@@ -412,7 +412,13 @@ function size(text: string): number {
 }
 
 /** Writes a command with a list, in pieces of at most 64 KiB that share its request id. */
-export function split(type: string, request: number, list: string, items: readonly string[], send: (text: string) => void): void {
+export function split(
+  type: string,
+  request: number,
+  list: string,
+  items: readonly string[],
+  send: (text: string) => void,
+): void {
   const head = `{"type":"${type}",${request < 0 ? '' : `"request":${request},`}"${list}":[`;
   let from = 0;
   let bytes = ENVELOPE;

@@ -3,17 +3,7 @@ import type { Client } from './client.js';
 import type { Frame } from './codec.js';
 import { InorderError } from './errors.js';
 import type { ReadyModel } from './options.js';
-import type {
-  Abortable,
-  Change,
-  Entity,
-  EntitySnapshot,
-  Listener,
-  Stop,
-  Store,
-  Sync,
-  Topic,
-} from './public/api.js';
+import type { Abortable, Change, Entity, EntitySnapshot, Listener, Stop, Store, Sync, Topic } from './public/api.js';
 import { attach, detach, isListener, NOBODY, Queue, type Source, stop, type Subscription } from './store.js';
 
 /** By the core's numbers. */

@@ -105,7 +105,10 @@ function readModel(name: string, options: ModelOptions<any, any>, ids: number, t
   if (typeof reduce !== 'function') oneOf(`${at}.reduce`, reduce, 'replace', 'merge');
   const onGap = oneOf(`${at}.onGap`, options.onGap, 'replay', 'snapshot', 'skip');
   if (onGap === 2 && reduce !== undefined && reduce !== 'replace') {
-    refuse(`${at}.onGap`, "'replay' or 'snapshot' unless `reduce` is 'replace': changes that build on each other can't be skipped");
+    refuse(
+      `${at}.onGap`,
+      "'replay' or 'snapshot' unless `reduce` is 'replace': changes that build on each other can't be skipped",
+    );
   }
   const continuity = oneOf(`${at}.continuity`, options.continuity, '+1', 'range', 'prev', 'none');
   const remembered = options.ids === undefined ? ids : number(`${at}.ids`, options.ids, 0, 65_535);
@@ -118,6 +121,7 @@ function readModel(name: string, options: ModelOptions<any, any>, ids: number, t
       number(`${at}.resetSeq`, options.resetSeq),
       remembered,
       oneOf(`${at}.replay`, options.replay, 'whole'),
+      topic ? 1 : NaN,
     ],
     reduce: reduce === 'merge' ? merge : typeof reduce === 'function' ? (reduce as ReadyModel['reduce']) : replace,
     ends: new Uint8Array(STATUSES),
@@ -152,7 +156,8 @@ function isFunction(options: ClientOptions, ...names: (keyof ClientOptions)[]): 
 
 /** Checks all options. */
 export function readOptions(options: ClientOptions<any>): ReadyOptions {
-  if (!isObject(options)) throw new InorderError('invalid_option', 'createClient needs an object with `url` and `models`.');
+  if (!isObject(options))
+    throw new InorderError('invalid_option', 'createClient needs an object with `url` and `models`.');
   known(
     '',
     options,
@@ -206,7 +211,8 @@ export function readOptions(options: ClientOptions<any>): ReadyOptions {
   if (names.length === 0 || names.length >= MODELS) refuse('models', `an object with 1 to ${MODELS - 1} models`);
   const ready = new Map<string, ReadyModel>();
   for (const name of names) {
-    if (name === 'topic' || name.includes('/')) refuse(`models.${name}`, "named otherwise: not 'topic' and without '/'");
+    if (name === 'topic' || name.includes('/'))
+      refuse(`models.${name}`, "named otherwise: not 'topic' and without '/'");
     ready.set(name, readModel(name, models[name] as ModelOptions, ids));
   }
   return {

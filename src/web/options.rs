@@ -98,5 +98,6 @@ pub(super) fn model() -> Model {
         model.ids = ids as u16;
     }
     model.replay_whole = reader.next().is_some();
+    model.topic = reader.next().is_some();
     model
 }

@@ -156,10 +156,7 @@ export declare class InorderError extends Error {
 /** How the entities of one kind behave. */
 export interface ModelOptions<S = unknown, E = S> {
   /** Statuses after which the state is final, or a function that judges. Default: completed, failed, cancelled. */
-  readonly terminal?:
-    | readonly string[]
-    | ((status: string | undefined, state: S | null) => boolean)
-    | undefined;
+  readonly terminal?: readonly string[] | ((status: string | undefined, state: S | null) => boolean) | undefined;
   /**
    * How an event's data changes the state. `'replace'` (default): data is the whole state. `'merge'`: RFC 7396.
    * A function must return a new state and must not change the old one.
@@ -269,20 +266,19 @@ export interface Logger {
 /** All options; only `url` and `models` are needed. Times are milliseconds. */
 export interface ClientOptions<M extends Models = Models> {
   /** `ws:` or `wss:`, or a function that finds it before each dial. */
-  readonly url: string | URL | ((context: { readonly signal: AbortSignal }) => string | URL | PromiseLike<string | URL>);
+  readonly url:
+    string | URL | ((context: { readonly signal: AbortSignal }) => string | URL | PromiseLike<string | URL>);
   readonly models: M;
   /** Asked before every dial. A failure is a failed attempt. */
   readonly getToken?:
-    | ((context: { readonly signal: AbortSignal; readonly attempt: number }) => string | PromiseLike<string>)
-    | undefined;
+    ((context: { readonly signal: AbortSignal; readonly attempt: number }) => string | PromiseLike<string>) | undefined;
   /** A token that is kept for ever, where there is no `getToken`. */
   readonly token?: string | undefined;
   /** Fetches missing changes from elsewhere than the socket. */
   readonly replayFrom?: ((entity: string, request: ReplayRequest) => PromiseLike<ReplayPage>) | undefined;
   /** Fetches the current state from elsewhere than the socket. */
   readonly snapshotFrom?:
-    | ((entity: string, request: { readonly signal: AbortSignal }) => PromiseLike<SnapshotAnswer>)
-    | undefined;
+    ((entity: string, request: { readonly signal: AbortSignal }) => PromiseLike<SnapshotAnswer>) | undefined;
   /** When listeners are called: once per entity and task (default), at every change, or once per animation frame. */
   readonly flush?: 'microtask' | 'sync' | 'frame' | undefined;
   readonly WebSocket?: WebSocketClass | undefined;
@@ -362,7 +358,12 @@ export interface ClientOptions<M extends Models = Models> {
 /** What `client.on` reports. */
 export interface ClientEvents {
   /** An entity became final: once per entity, the transition that matters. */
-  final: { readonly entity: string; readonly status: string | undefined; readonly seq: number | undefined; readonly state: unknown };
+  final: {
+    readonly entity: string;
+    readonly status: string | undefined;
+    readonly seq: number | undefined;
+    readonly state: unknown;
+  };
   /** Changes are missing: from and to are the first and last number. */
   gap: { readonly entity: string; readonly from: number; readonly to: number };
   /** Every change of every entity that is followed, in order. */

@@ -1,0 +1,80 @@
+// Wrong options throw at createClient, with a message that says what to do.
+import { describe, expect, test } from 'vitest';
+import { createClient, InorderError, model } from '../../pkg/dist/index.js';
+import { createClient as createSlim } from '../../pkg/dist/slim.js';
+
+const good = { url: 'wss://server.test/ws', models: { job: model() } };
+
+describe('wrong options', () => {
+  test.each([
+    [undefined, /needs an object/],
+    [{ ...good, url: 'https://server.test' }, /'wss:' instead of 'https:'/],
+    [{ ...good, url: '/ws' }, /a full address/],
+    [{ ...good, url: 'ftp://server.test' }, /begins with 'wss:'/],
+    [{ ...good, urls: 'wss://server.test' }, /`urls` is unknown\. Known are: url models/],
+    [{ ...good, models: undefined }, /`models` must be an object/],
+    [{ ...good, models: {} }, /1 to 254 models/],
+    [{ ...good, models: { 'a/b': model() } }, /without '\/'/],
+    [{ ...good, models: { topic: model() } }, /not 'topic'/],
+    [{ ...good, models: { job: null } }, /made by model\(\)/],
+    [{ ...good, models: { job: { reduce: 'sum' } } }, /`models\.job\.reduce` must be 'replace' or 'merge'/],
+    [{ ...good, models: { job: { onGap: 'skip', reduce: 'merge' } } }, /unless `reduce` is 'replace'/],
+    [{ ...good, models: { job: { onGap: 'skip', reduce: () => 0 } } }, /can't be skipped/],
+    [{ ...good, models: { job: { terminal: 'done' } } }, /a list of statuses or a function/],
+    [{ ...good, models: { job: { continuity: '+2' } } }, /'\+1' or 'range' or 'prev' or 'none'/],
+    [{ ...good, models: { job: { resetSeq: -1 } } }, /`models\.job\.resetSeq` must be a whole number/],
+    [{ ...good, models: { job: { terminals: [] } } }, /`models\.job\.terminals` is unknown/],
+    [{ ...good, getToken: 'token' }, /`getToken` must be a function/],
+    [{ ...good, token: 7 }, /`token` must be a string/],
+    [{ ...good, flush: 'later' }, /'microtask' or 'sync' or 'frame'/],
+    [{ ...good, timeout: { replay: 0 } }, /`timeout\.replay` must be a whole number from 1/],
+    [{ ...good, timeout: { reply: 1 } }, /`timeout\.reply` is unknown/],
+    [{ ...good, timeout: 3_000 }, /`timeout` must be an object/],
+    [{ ...good, backoff: { factor: 0.5 } }, /`backoff\.factor`/],
+    [{ ...good, codes: { stop: 4400 } }, /`codes\.stop` must be a list/],
+    [{ ...good, codes: { stop: [99] } }, /from 1000 to 4999/],
+    [{ ...good, gap: { maxEvents: -1 } }, /`gap\.maxEvents`/],
+    [{ ...good, linger: 1.5 }, /`linger`/],
+    [{ ...good, signal: true }, /an AbortSignal/],
+    [{ ...good, logger: 'console' }, /`logger`/],
+  ])('%j', (options, message) => {
+    const create = () => createClient(options as never);
+    expect(create).toThrow(InorderError);
+    expect(create).toThrow(message);
+    try {
+      create();
+    } catch (error) {
+      expect(error).toMatchObject({ name: 'InorderError', code: 'invalid_option', retryable: false });
+    }
+  });
+
+  test('slim needs the wasm', () => {
+    expect(() => createSlim(good as never)).toThrow(/Option `wasm` is needed/);
+  });
+});
+
+test('all options at once', () => {
+  const client = createClient({
+    url: new URL('wss://server.test/ws'),
+    models: {
+      job: model({ terminal: ['done'], reduce: 'merge', onGap: 'snapshot', continuity: 'range', overlap: 'absolute' }),
+      book: model({ continuity: 'prev', reopen: 'epoch', resetSeq: 1, ids: 0, replay: 'whole' }),
+    },
+    token: 't',
+    flush: 'frame',
+    timeout: { connect: 1, subscribe: 1, replay: 1, snapshot: 1, probe: 1, user: 1 },
+    tries: { replay: 1 },
+    backoff: { min: 0, base: 1, factor: 3, cap: 4, stable: 5 },
+    codes: { resume: [4401], anew: [], auth: [4001], stop: [4400, 4403] },
+    requests: { max: 1 },
+    badFrames: { max: 1 },
+    gap: { grace: 0, maxEvents: 1, maxBytes: 1 },
+    maxAhead: 1,
+    linger: 0,
+    ids: 16,
+    ping: 1_000,
+    reconcile: 1_000,
+    logger: null,
+  });
+  client.close();
+});
