@@ -1,6 +1,6 @@
 // The faults that a gateway can be told to make, by the names of its HTTP interface.
 
-/** Settings; probabilities are from 0 to 1. */
+/** Settings, by the names of the gateway. Chances are from 0 to 1. */
 export interface Faults {
   /** For everything that is left to chance. */
   seed: number;
@@ -10,20 +10,22 @@ export interface Faults {
   duplicate: number;
   /** An event is overtaken by later ones. */
   reorder: number;
-  /** A frame waits up to this long, in milliseconds. */
+  /** A frame waits up to this long, in milliseconds; nothing overtakes. */
   delay: number;
-  /** A snapshot is older than it should be. */
+  /** An answer is older than it should be, or an old state follows an event. */
   stale_snapshot: number;
   /** A replay is refused. */
   refuse_replay: number;
   /** A socket breaks, per second. */
   cut: number;
-  /** A socket falls silent without breaking, per second. */
+  /** A socket says nothing any more: at its opening and per second. */
   half_open: number;
+  /** The server dies between commit and push, per second. */
+  crash: number;
 }
 
 /** Things that happen once, on demand. */
-export type FaultAction = 'cut' | 'half_open' | 'crash' | 'new_epoch' | 'trim';
+export type FaultAction = 'cut' | 'half_open' | 'crash' | 'stale_snapshot' | 'new_epoch' | 'trim';
 
 /** No faults. */
 export const CALM: Readonly<Omit<Faults, 'seed'>> = {
@@ -35,27 +37,31 @@ export const CALM: Readonly<Omit<Faults, 'seed'>> = {
   refuse_replay: 0,
   cut: 0,
   half_open: 0,
+  crash: 0,
 };
+
+/** What a slider sets. */
+export type Chance = Exclude<keyof Faults, 'seed'>;
 
 /** One slider. */
 export interface FaultScale {
-  readonly name: keyof Omit<Faults, 'seed'>;
+  readonly name: Chance;
   readonly label: string;
   readonly hint: string;
   readonly max: number;
   readonly step: number;
-  readonly unit: '%' | 'ms';
 }
 
 export const SCALES: readonly FaultScale[] = [
-  { name: 'drop', label: 'Drop', hint: 'an event is lost', max: 0.5, step: 0.01, unit: '%' },
-  { name: 'duplicate', label: 'Duplicate', hint: 'an event comes again, later', max: 0.5, step: 0.01, unit: '%' },
-  { name: 'reorder', label: 'Reorder', hint: 'an event is overtaken', max: 0.5, step: 0.01, unit: '%' },
-  { name: 'delay', label: 'Delay', hint: 'frames wait up to', max: 2000, step: 50, unit: 'ms' },
-  { name: 'stale_snapshot', label: 'Stale snapshot', hint: 'a lagging replica answers', max: 1, step: 0.05, unit: '%' },
-  { name: 'refuse_replay', label: 'Refuse replay', hint: 'the log says no', max: 1, step: 0.05, unit: '%' },
-  { name: 'cut', label: 'Cut', hint: 'per second, a socket breaks', max: 0.5, step: 0.01, unit: '%' },
-  { name: 'half_open', label: 'Half-open', hint: 'per second, a socket falls silent', max: 0.5, step: 0.01, unit: '%' },
+  { name: 'drop', label: 'Drop', hint: 'an event is lost', max: 0.5, step: 0.01 },
+  { name: 'duplicate', label: 'Duplicate', hint: 'an event comes again, later', max: 0.5, step: 0.01 },
+  { name: 'reorder', label: 'Reorder', hint: 'an event is overtaken', max: 0.5, step: 0.01 },
+  { name: 'delay', label: 'Delay', hint: 'a frame waits up to', max: 2_000, step: 50 },
+  { name: 'stale_snapshot', label: 'Stale snapshot', hint: 'a lagging replica answers', max: 0.5, step: 0.01 },
+  { name: 'refuse_replay', label: 'Refuse replay', hint: 'the log says no', max: 1, step: 0.05 },
+  { name: 'cut', label: 'Cut', hint: 'the socket breaks, per second', max: 0.5, step: 0.01 },
+  { name: 'half_open', label: 'Half-open', hint: 'the socket falls silent, per second', max: 0.5, step: 0.01 },
+  { name: 'crash', label: 'Crash', hint: 'the server dies between commit and push, per second', max: 0.5, step: 0.01 },
 ];
 
 /** One button. */
@@ -67,8 +73,9 @@ export interface FaultButton {
 
 export const BUTTONS: readonly FaultButton[] = [
   { action: 'cut', label: 'Cut the socket', hint: 'the connection breaks now' },
-  { action: 'half_open', label: 'Go silent', hint: 'half-open: accepted, then nothing more' },
+  { action: 'half_open', label: 'Go silent', hint: 'half-open: the socket stays, and nothing comes any more' },
   { action: 'crash', label: 'Crash the server', hint: 'between commit and push' },
+  { action: 'stale_snapshot', label: 'Send old states', hint: 'an old snapshot of everything' },
   { action: 'new_epoch', label: 'Restore a backup', hint: 'the log goes back, a new epoch begins' },
   { action: 'trim', label: 'Trim the log', hint: 'old changes can no longer be replayed' },
 ];
@@ -89,10 +96,10 @@ export const PRESETS: readonly Preset[] = [
   {
     name: 'tunnel',
     label: 'Train tunnel',
-    says: 'The signal weakens, the line goes silent, then breaks. Again and again.',
-    faults: { drop: 0.06, delay: 600, reorder: 0.1 },
+    says: 'The signal weakens, the line falls silent, then breaks.',
+    faults: { drop: 0.06, delay: 700, reorder: 0.1 },
     script: [
-      [2, 'half_open'],
+      [3, 'half_open'],
       [9, 'cut'],
     ],
     round: 18,
@@ -100,25 +107,25 @@ export const PRESETS: readonly Preset[] = [
   {
     name: 'broker',
     label: 'Broker redelivers',
-    says: 'At-least-once delivery: old events come again, seconds later.',
-    faults: { duplicate: 0.3, reorder: 0.2, delay: 100 },
+    says: 'At-least-once delivery: old events come again, later.',
+    faults: { duplicate: 0.35, reorder: 0.2, stale_snapshot: 0.03 },
     script: [],
     round: 60,
   },
   {
     name: 'worker',
     label: 'Worker dies after commit',
-    says: 'The change is in the log, but the process dies before it tells anyone.',
-    faults: { drop: 0.04 },
-    script: [[2, 'crash']],
+    says: 'The log has the change, but nobody was told of it.',
+    faults: { drop: 0.08, reorder: 0.05 },
+    script: [[4, 'crash']],
     round: 12,
   },
   {
     name: 'backup',
-    label: 'Server restarts from a backup',
-    says: 'The log goes back some seconds and numbers are given a second time.',
-    faults: { stale_snapshot: 0.3, reorder: 0.1 },
-    script: [[2, 'new_epoch']],
+    label: 'Restored from a backup',
+    says: 'The log goes back, and numbers are given a second time.',
+    faults: { stale_snapshot: 0.05, reorder: 0.1 },
+    script: [[4, 'new_epoch']],
     round: 20,
   },
 ];

@@ -176,8 +176,8 @@ function direct(settings: Settings, source: Source): void {
   const preset = PRESETS.find(({ name }) => name === settings.preset);
   if (preset) stage.preset(preset);
   else if (Object.keys(settings.faults).length > 0) stage.set({ ...CALM, ...settings.faults });
-  // Nobody else is disturbed by faults in this page, so it begins with some.
-  else if (settings.inPage && settings.preset === undefined && PRESETS[1]) stage.preset(PRESETS[1]);
+  // These faults are this page's own and disturb nobody, so it begins with some.
+  else if (settings.preset === undefined && PRESETS[1]) stage.preset(PRESETS[1]);
 }
 
 const settings = readSettings(location.search, import.meta.env.MODE === 'static');

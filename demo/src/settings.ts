@@ -1,4 +1,4 @@
-import { SCALES, type Faults } from './faults';
+import { SCALES, type Chance, type Faults } from './faults';
 
 /** What the address of the page says; a story is shared by its address. */
 export interface Settings {
@@ -7,7 +7,7 @@ export interface Settings {
   readonly seed: number;
   /** A preset by its name; `custom` where sliders were moved; `calm` for no faults. */
   readonly preset: string | undefined;
-  readonly faults: Partial<Omit<Faults, 'seed'>>;
+  readonly faults: Partial<Record<Chance, number>>;
   /** The longest wait between two dials, in milliseconds. */
   readonly cap: number | undefined;
 }
@@ -20,7 +20,7 @@ const number = (text: string | null): number | undefined => {
 /** Reads the address. */
 export function readSettings(search: string, built: boolean): Settings {
   const query = new URLSearchParams(search);
-  const faults: Partial<Omit<Faults, 'seed'>> = {};
+  const faults: Partial<Record<Chance, number>> = {};
   for (const { name, max } of SCALES) {
     const value = number(query.get(name));
     if (value !== undefined) faults[name] = Math.min(value, max);

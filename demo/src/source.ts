@@ -12,8 +12,7 @@ export interface TrueState {
 
 /** How faults are made. */
 export interface FaultControl {
-  read(): Promise<Faults>;
-  write(faults: Partial<Faults>): Promise<Faults>;
+  write(faults: Faults): Promise<void>;
   act(action: FaultAction): Promise<void>;
 }
 
@@ -37,6 +36,8 @@ async function json(path: string, init?: RequestInit): Promise<unknown> {
 /** The gateway that this page came from. */
 export async function gatewaySource(): Promise<Source> {
   const { protocol, host } = location;
+  // Each page breaks its own wire only.
+  const key = `page-${crypto.getRandomValues(new Uint32Array(2)).join('')}`;
   const write = (path: string, method: string, body?: unknown): Promise<unknown> =>
     json(path, {
       method,
@@ -47,7 +48,7 @@ export async function gatewaySource(): Promise<Source> {
     () => false,
   );
   return {
-    url: `${protocol === 'https:' ? 'wss:' : 'ws:'}//${host}/ws`,
+    url: `${protocol === 'https:' ? 'wss:' : 'ws:'}//${host}/ws?faults=${key}`,
     WebSocket,
     async truth(signal) {
       const members = async (topic: string): Promise<TrueState[]> => {
@@ -59,9 +60,8 @@ export async function gatewaySource(): Promise<Source> {
     },
     faults: hasFaults
       ? {
-          read: async () => (await json('/faults')) as Faults,
-          write: async (faults) => (await write('/faults', 'PUT', faults)) as Faults,
-          act: async (action) => void (await write(`/faults/${action}`, 'POST')),
+          write: async (faults) => void (await write(`/faults?key=${key}`, 'PUT', faults)),
+          act: async (action) => void (await write(`/faults/${action}?key=${key}`, 'POST')),
         }
       : undefined,
   };

@@ -34,13 +34,15 @@ export class Producer {
   #stopped: Promise<void> | undefined;
   #going = false;
 
+  /** `stored` is told what the log took, and where. */
   constructor(
     private readonly url: string,
     private readonly random: () => number,
+    private readonly stored: (entity: string, epoch: string, change: Logged) => void = () => undefined,
   ) {}
 
   /** Posts one change. Tried until it is stored, always with the same id. */
-  async post(entity: string, status: string | undefined, data: unknown): Promise<void> {
+  async post(entity: string, status: string | undefined, data: Record<string, unknown>): Promise<void> {
     this.#ids += 1;
     const body = JSON.stringify({ id: `t${this.#ids}`, status, data });
     for (;;) {
@@ -50,8 +52,11 @@ export class Producer {
         body,
         signal: AbortSignal.timeout(5_000),
       }).catch(() => undefined);
-      // 409: somebody restored a log in which this was final already.
-      if (answer?.ok || answer?.status === 409) return;
+      if (answer?.ok) {
+        const { epoch, seq } = (await answer.json()) as { epoch: string; seq: number };
+        this.stored(entity, epoch, { seq, data, ...(status === undefined ? {} : { status }) });
+        return;
+      }
       if (answer && answer.status < 500) throw new Error(`${entity}: ${answer.status} ${await answer.text()}`);
       await pause(RETRY_MS);
     }
@@ -121,15 +126,4 @@ export async function readTruth(url: string): Promise<Map<string, Truth>> {
     for (const entity of entities) truth.set(entity.entity, entity);
   }
   return truth;
-}
-
-/** The changes after a number, as the gateway has them; `undefined` when they are gone. */
-export async function readLog(
-  url: string,
-  entity: string,
-  after: number,
-): Promise<{ epoch: string; events: Logged[] } | undefined> {
-  const response = await fetch(`${url}/entities/${entity}/events?after=${after}`);
-  if (response.status === 410 || response.status === 409) return undefined;
-  return (await response.json()) as { epoch: string; events: Logged[] };
 }

@@ -14,18 +14,19 @@ export interface Shown {
 
 declare global {
   interface Window {
-    /** Everything that the column of inorder showed, in order. */
-    shown: Shown[];
-    /** How many cells of the naive column were marked wrong at most at a time. */
-    naiveWrong: number;
+    /** Everything that the columns showed, in order. */
+    shown: Record<'inorder' | 'naive', Shown[]>;
+    /** How many cells of each were marked wrong at most at a time. */
+    wrong: Record<'inorder' | 'naive', number>;
     readCell(cell: Element): Shown;
   }
 }
 
 /** Runs in the page before its scripts: writes down what the reader sees, from the document itself. */
 function watch(): void {
-  window.shown = [];
-  window.naiveWrong = 0;
+  const columns = ['inorder', 'naive'] as const;
+  window.shown = { inorder: [], naive: [] };
+  window.wrong = { inorder: 0, naive: 0 };
   window.readCell = (cell) => {
     const written = (name: string): string => cell.querySelector(`.${name}`)?.textContent ?? '';
     return {
@@ -37,25 +38,28 @@ function watch(): void {
       sync: cell.getAttribute('data-sync') ?? '',
     };
   };
-  const last = new Map<string, string>();
+  const last = { inorder: new Map<string, string>(), naive: new Map<string, string>() };
   new MutationObserver((changes) => {
     const cells = new Set<Element>();
     for (const { target } of changes) {
       const element = target instanceof Element ? target : target.parentElement;
       for (const cell of [element?.closest('.cell'), ...(element?.querySelectorAll('.cell') ?? [])]) {
-        if (cell?.getAttribute('data-column') === 'inorder') cells.add(cell);
+        if (cell) cells.add(cell);
       }
     }
     for (const cell of cells) {
+      const column = columns.find((name) => name === cell.getAttribute('data-column'));
+      if (!column) continue;
       const shown = window.readCell(cell);
       const text = JSON.stringify(shown);
-      if (shown.seq > 0 && last.get(shown.entity) !== text) {
-        last.set(shown.entity, text);
-        window.shown.push(shown);
-      }
+      if (shown.seq === 0 || last[column].get(shown.entity) === text) continue;
+      last[column].set(shown.entity, text);
+      window.shown[column].push(shown);
     }
-    const wrong = document.querySelectorAll('.cell[data-column="naive"][data-verdict="wrong"]').length;
-    window.naiveWrong = Math.max(window.naiveWrong, wrong);
+    for (const column of columns) {
+      const wrong = document.querySelectorAll(`.cell[data-column="${column}"][data-verdict="wrong"]`).length;
+      window.wrong[column] = Math.max(window.wrong[column], wrong);
+    }
   }).observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 }
 
@@ -73,13 +77,18 @@ export async function readColumn(page: Page, column: 'inorder' | 'naive' | 'trut
   return new Map(cells.map((cell) => [cell.entity, cell]));
 }
 
-/** In what a column differs from the truth; nothing when they are the same. */
+/**
+ * In what a column differs from the truth; nothing when they are the same.
+ *
+ * What is final is not asked for again in a new epoch, so that its epoch may be an old one.
+ */
 export function differences(column: ReadonlyMap<string, Shown>, truth: ReadonlyMap<string, Truth>): string[] {
   const wrong: string[] = [];
   for (const [entity, { epoch, seq, status, data }] of truth) {
     const cell = column.get(entity);
-    const right = `${epoch} #${seq} ${status} ${progressOf(data)}`;
-    const shown = cell && `${cell.epoch} #${cell.seq} ${cell.status} ${cell.progress}`;
+    const of = (at: string | undefined): string => (isTerminal(entity, status) ? '' : ` of ${at}`);
+    const right = `#${seq} ${status} ${progressOf(data)}${of(epoch)}`;
+    const shown = cell && `#${cell.seq} ${cell.status} ${cell.progress}${of(cell.epoch)}`;
     if (shown !== right) wrong.push(`${entity}: shown ${shown ?? 'nothing'}, is ${right}`);
   }
   for (const entity of column.keys()) if (!truth.has(entity)) wrong.push(`${entity}: shown, is no member`);
@@ -94,23 +103,39 @@ const TERMINAL: Record<string, readonly string[]> = { job: ['completed', 'failed
 const isTerminal = (entity: string, status: string | undefined): boolean =>
   (TERMINAL[entity.split('/')[0] ?? ''] ?? []).includes(status ?? '');
 
-/** The changes of all entities by epoch and number, as they were seen in the log. */
+/** The changes of all entities by epoch and number, as they were stored. */
 export class Log {
   readonly #changes = new Map<string, Map<number, Logged>>();
+  /** In the order in which they began. */
+  readonly #epochs: string[] = [];
 
   add(entity: string, epoch: string, change: Logged): void {
+    this.began(epoch);
     const key = `${entity} ${epoch}`;
     const changes = this.#changes.get(key) ?? new Map<number, Logged>();
     changes.set(change.seq, change);
     this.#changes.set(key, changes);
   }
 
-  /** The state after a change, folded from the first on; `undefined` when not all changes are known. */
+  /** An epoch is current from now on. */
+  began(epoch: string): void {
+    if (!this.#epochs.includes(epoch)) this.#epochs.push(epoch);
+  }
+
+  /** A change as an epoch has it: what was not given anew there comes from the epochs before. */
+  #change(entity: string, epoch: string, seq: number): Logged | undefined {
+    for (let at = this.#epochs.indexOf(epoch); at >= 0; at--) {
+      const change = this.#changes.get(`${entity} ${this.#epochs[at]}`)?.get(seq);
+      if (change) return change;
+    }
+    return undefined;
+  }
+
+  /** The state after a change, folded from the first on; `undefined` when the log has no such change. */
   state(entity: string, epoch: string, seq: number): State | undefined {
     let state: State = { status: undefined, data: {} };
-    const changes = this.#changes.get(`${entity} ${epoch}`);
     for (let number = 1; number <= seq; number++) {
-      const change = changes?.get(number);
+      const change = this.#change(entity, epoch, number);
       if (!change) return undefined;
       const data = { ...state.data };
       for (const [key, value] of Object.entries(change.data ?? {})) {
@@ -125,7 +150,7 @@ export class Log {
 
 /**
  * Checks what was shown against the log: every state existed, in the order in which it existed, and what was final
- * stayed as it was. Returns what is wrong, and how many states could be checked.
+ * stayed as it was. Returns what is wrong, and how many states were checked.
  */
 export function checkShown(shown: readonly Shown[], log: Log): { faults: string[]; checked: number } {
   const faults: string[] = [];
@@ -152,8 +177,11 @@ export function checkShown(shown: readonly Shown[], log: Log): { faults: string[
     }
     if (same) continue;
     const state = log.state(entity, epoch, seq);
-    if (!state) continue;
     checked += 1;
+    if (!state) {
+      faults.push(`${what}: the log has no such change`);
+      continue;
+    }
     if (status !== state.status || progress !== progressOf(state.data)) {
       faults.push(`${what}: the log has ${state.status} ${progressOf(state.data)}`);
     }

@@ -10,12 +10,11 @@ import { Workload } from './workload';
 /** Seconds between heartbeats: short, since people watch. */
 const HEARTBEAT_S = 5;
 
-/** How long the server is away after a crash, in milliseconds. */
+/** How long the server is away after a crash, or while a backup is restored, in milliseconds. */
 const AWAY_MS = 1_500;
 
-/** How often a backup is taken, and how many are kept: what is restored is some seconds old. */
-const BACKUP_MS = 3_000;
-const BACKUPS = 3;
+/** Changes per entity that a restored backup lacks. */
+const LACKING = 3;
 
 /** The topics of the workload. */
 const TOPICS = ['topic/jobs', 'topic/deployments'];
@@ -38,11 +37,10 @@ export class FakeGateway implements Peer {
   random: Random;
   #sessions = new Set<Session>();
   #awayUntil = 0;
-  #backups: (() => void)[] = [];
   #changed: Set<string>[] = [new Set()];
-  #crashing = false;
   #timers: ReturnType<typeof setInterval>[] = [];
   #workload: Workload;
+  #crashing = false;
 
   constructor(seed: number) {
     this.faults = { seed, ...CALM };
@@ -53,10 +51,8 @@ export class FakeGateway implements Peer {
   /** Begins to run jobs and to beat. */
   start(): void {
     this.#workload.start();
-    this.#backups.push(this.log.backup());
     this.#timers.push(
       setInterval(() => this.#beat(), HEARTBEAT_S * 1_000),
-      setInterval(() => this.#backup(), BACKUP_MS),
       setInterval(() => this.#chance(), 1_000),
     );
   }
@@ -96,13 +92,21 @@ export class FakeGateway implements Peer {
   /** Does something once. */
   act(action: FaultAction): void {
     const sessions = [...this.#sessions];
-    if (action === 'cut') sessions.forEach((session) => session.cut());
-    else if (action === 'half_open') sessions.forEach((session) => session.goSilent());
-    else if (action === 'crash') this.#crashing = true;
-    else if (action === 'trim') this.log.trim(KEPT);
-    else {
-      this.#backups[0]?.();
-      this.#goAway();
+    switch (action) {
+      case 'cut':
+        return sessions.forEach((session) => session.cut());
+      case 'half_open':
+        return sessions.forEach((session) => session.goSilent());
+      case 'crash':
+        this.#crashing = true;
+        return;
+      case 'stale_snapshot':
+        return sessions.forEach((session) => session.tellOldStates());
+      case 'trim':
+        return this.log.trim(KEPT);
+      case 'new_epoch':
+        this.log.restore(LACKING);
+        return this.#goAway();
     }
   }
 
@@ -124,15 +128,13 @@ export class FakeGateway implements Peer {
     this.#changed = [new Set(), ...this.#changed.slice(0, BEATS_REMEMBERED - 1)];
   }
 
-  #backup(): void {
-    this.#backups = [...this.#backups, this.log.backup()].slice(-BACKUPS);
-  }
-
   /** The faults that are a matter of chance per second. */
   #chance(): void {
+    const { faults, random } = this;
+    if (random.chance(faults.crash)) this.act('crash');
     for (const session of [...this.#sessions]) {
-      if (this.random.chance(this.faults.cut)) session.cut();
-      else if (this.random.chance(this.faults.half_open)) session.goSilent();
+      if (random.chance(faults.cut)) session.cut();
+      else if (random.chance(faults.half_open)) session.goSilent();
     }
   }
 }
@@ -151,11 +153,10 @@ export function fakeSource(seed: number): Source {
     WebSocket: Socket satisfies WebSocketClass,
     truth: () => Promise.resolve(gateway.truth()),
     faults: {
-      read: () => Promise.resolve({ ...gateway.faults }),
       write: (faults) => {
-        gateway.faults = { ...gateway.faults, ...faults };
-        if (faults.seed !== undefined) gateway.random = new Random(faults.seed);
-        return Promise.resolve({ ...gateway.faults });
+        gateway.faults = faults;
+        gateway.random = new Random(faults.seed);
+        return Promise.resolve();
       },
       act: (action) => Promise.resolve(gateway.act(action)),
     },

@@ -100,14 +100,18 @@ export class Log {
     }
   }
 
-  /** A copy that can be restored. */
-  backup(): () => void {
-    const copy = new Map([...this.#histories].map(([name, h]) => [name, { ...h, events: [...h.events] }]));
-    return () => {
-      this.#histories = new Map([...copy].map(([name, h]) => [name, { ...h, events: [...h.events] }]));
-      // Numbers will be given twice, so the epoch is new (G9).
-      this.#epochs += 1;
-      this.epoch = `e${this.#epochs}`;
-    };
+  /**
+   * Puts the log back as a restored backup does: what is not final loses its last changes.
+   *
+   * Numbers will be given twice, so the epoch is new (G9).
+   */
+  restore(lacking: number): void {
+    for (const [entity, history] of this.#histories) {
+      if (isTopic(entity) || isTerminal(entity, history.now.status)) continue;
+      history.events.splice(Math.max(1, history.events.length - lacking));
+      history.now = history.events.reduce((state, event) => apply(entity, state, event), history.base);
+    }
+    this.#epochs += 1;
+    this.epoch = `e${this.#epochs}`;
   }
 }

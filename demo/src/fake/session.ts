@@ -11,7 +11,7 @@ const COPY_MS = [200, 3_000] as const;
 const OVERTAKEN_MS = [150, 900] as const;
 
 /** How many changes a lagging replica is behind, at most. */
-const LAG = 6;
+const LAG = 5;
 
 interface Wanted {
   readonly entity: string;
@@ -40,7 +40,9 @@ export class Session implements Hearer {
   constructor(
     private readonly gateway: FakeGateway,
     private readonly socket: FakeSocket,
-  ) {}
+  ) {
+    this.#silent = gateway.random.chance(gateway.faults.half_open);
+  }
 
   // --- Commands ------------------------------------------------------------------------------------------------------
 
@@ -63,6 +65,16 @@ export class Session implements Hearer {
   /** The connection stays, and nothing comes through it any more. */
   goSilent(): void {
     this.#silent = true;
+  }
+
+  /** An old state of everything that is followed, as from a cache. */
+  tellOldStates(): void {
+    const members = [...this.topics].flatMap((topic) => this.members(topic));
+    for (const entity of members) this.#snapshot(entity, undefined, this.#lag());
+  }
+
+  #lag(): number {
+    return 1 + Math.floor(this.gateway.random.between(0, LAG));
   }
 
   #command(frame: Frame): void {
@@ -126,8 +138,11 @@ export class Session implements Hearer {
     const { log, faults, random } = this.gateway;
     const head = log.state(entity).seq;
     const events = log.range(entity, from, Math.min(to ?? head, head));
-    if (epoch !== log.epoch || events === undefined || random.chance(faults.refuse_replay)) {
+    if (epoch !== log.epoch || events === undefined) {
       return this.#tell({ type: 'gone', request, entity, epoch: log.epoch, oldest: log.oldest(entity) });
+    }
+    if (random.chance(faults.refuse_replay)) {
+      return this.#tell({ type: 'error', code: 'refused', message: 'Try again.', request, entity });
     }
     for (let at = 0; at === 0 || at < events.length; at += PAGE_EVENTS) {
       const page = events.slice(at, at + PAGE_EVENTS);
@@ -136,10 +151,11 @@ export class Session implements Hearer {
     }
   }
 
-  #snapshot(entity: string, request: unknown): void {
+  #snapshot(entity: string, request: unknown, lag?: number): void {
     const { log, faults, random } = this.gateway;
-    const back = !isTopic(entity) && random.chance(faults.stale_snapshot) ? 1 + Math.floor(random.between(0, LAG)) : 0;
-    const { seq, status, data } = log.state(entity, back);
+    const stale = request !== undefined && !isTopic(entity) && random.chance(faults.stale_snapshot);
+    const { seq, status, data } = log.state(entity, lag ?? (stale ? this.#lag() : 0));
+    if (lag !== undefined && seq === 0) return;
     this.#tell({ type: 'snapshot', entity, epoch: log.epoch, seq, status, data, request });
   }
 
@@ -157,18 +173,20 @@ export class Session implements Hearer {
 
   /** A change was committed. */
   push(entity: string, event: Stored): void {
-    const { faults, random, log } = this.gateway;
     if (!this.#welcomed || !this.follows(entity)) return;
+    const { faults, random, log } = this.gateway;
     const frame = { type: 'event', entity, epoch: log.epoch, ...event };
     if (!random.chance(faults.drop)) {
       if (random.chance(faults.reorder)) this.#later(frame, random.between(...OVERTAKEN_MS));
       else this.#tell(frame);
     }
     if (random.chance(faults.duplicate)) this.#later(frame, random.between(...COPY_MS));
-    if (isTopic(entity)) {
-      const { add = [] } = (event.data ?? {}) as { add?: readonly string[] };
-      for (const member of add) this.#snapshot(member, undefined);
+    if (!isTopic(entity)) {
+      if (random.chance(faults.stale_snapshot)) this.#snapshot(entity, undefined, this.#lag());
+      return;
     }
+    const { add = [] } = (event.data ?? {}) as { add?: readonly string[] };
+    for (const member of add) this.#snapshot(member, undefined);
   }
 
   /** The promised sign of life, with the heads of what changed lately (R21). */

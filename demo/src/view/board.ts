@@ -50,8 +50,10 @@ function differenceOf(content: Content, truth: TrueState): string {
   const data = object(truth.data);
   if (content.status !== truth.status) return `is ${truth.status ?? 'unknown'}`;
   if (content.data['progress'] !== data['progress']) return `is ${text(data['progress'])} %`;
-  const key = [...Object.keys(data), ...Object.keys(content.data)].find((name) => content.data[name] !== data[name]);
-  return key === undefined ? 'is of another time' : key in data ? `${key}: ${text(data[key])}` : `no ${key} any more`;
+  const lacking = Object.keys(data).find((name) => content.data[name] !== data[name]);
+  if (lacking !== undefined) return content.data[lacking] === undefined ? `lacks its ${lacking}` : `${lacking} differs`;
+  const over = Object.keys(content.data).find((name) => !(name in data));
+  return over === undefined ? 'is of another time' : `${over} is over`;
 }
 
 class Cell {
@@ -101,7 +103,7 @@ class Cell {
     if (content.resurrected) return 'back from the dead';
     if (content.verdict === 'wrong' && truth) return `wrong: ${differenceOf(content, truth)}`;
     if (content.sync !== undefined && content.sync !== 'live') return content.sync;
-    if (content.verdict === 'late') return 'catching up';
+    if (content.verdict === 'late') return this.column === 'naive' ? 'behind' : 'catching up';
     return content.sync ?? '';
   }
 }
@@ -133,7 +135,7 @@ class Row {
     this.entity = entity;
     const data = contents.truth?.data ?? contents.inorder?.data ?? {};
     setText(this.#title, text(data['name'] ?? data['service']) || entity);
-    setText(this.#id, entity.slice(entity.indexOf('/') + 1));
+    setText(this.#id, entity);
     setAttribute(this.root, 'data-entity', entity);
     setAttribute(this.root, 'data-open', open);
     setAttribute(this.#name, 'aria-expanded', open ? 'true' : 'false');
@@ -195,7 +197,8 @@ class Head {
   readonly root: HTMLTableCellElement;
   readonly #count = el('span', { class: 'count' });
   readonly #word = el('span', { class: 'word' });
-  readonly #more = el('span', { class: 'more' });
+  readonly #more = el('span');
+  readonly #aside = el('span', { class: 'aside' });
 
   constructor(column: Column) {
     this.root = el(
@@ -203,15 +206,16 @@ class Head {
       { scope: 'col', 'data-column': column },
       el('span', { class: 'heading' }, TITLES[column], el('small', {}, SUBTITLES[column])),
       el('span', { class: 'score' }, this.#count, this.#word),
-      this.#more,
+      el('span', { class: 'more' }, this.#more, this.#aside),
     );
   }
 
-  show(count: number, word: string, more: string, bad: boolean): void {
+  show(count: number, word: string, more: string, bad: boolean, aside = ''): void {
     setAttribute(this.root, 'data-bad', bad);
     setText(this.#count, String(count));
     setText(this.#word, ` ${word}`);
     setText(this.#more, more);
+    setText(this.#aside, aside);
   }
 }
 
@@ -259,14 +263,11 @@ export class Board {
     const all = tally.naive.right + tally.naive.late + tally.naive.wrong;
     this.#heads.truth.show(all, 'entities', 'GET /entities', false);
     const dead = `${resurrections} came back from the dead`;
-    this.#heads.naive.show(
-      tally.naive.wrong,
-      'wrong',
-      resurrections ? dead : 'and does not know it',
-      tally.naive.wrong > 0,
-    );
-    const late = tally.inorder.late ? `${tally.inorder.late} catching up, and it says so` : 'all up to date';
-    this.#heads.inorder.show(tally.inorder.wrong, 'wrong', late, tally.inorder.wrong > 0);
+    const unaware = tally.naive.wrong ? 'and does not know it' : 'so far';
+    this.#heads.naive.show(tally.naive.wrong, 'wrong', resurrections ? dead : unaware, tally.naive.wrong > 0);
+    const late = tally.inorder.late ? `${tally.inorder.late} catching up` : 'all up to date';
+    const says = tally.inorder.late ? ', and it says so' : '';
+    this.#heads.inorder.show(tally.inorder.wrong, 'wrong', late, tally.inorder.wrong > 0, says);
     return tally;
   }
 }

@@ -2,8 +2,8 @@ import { el, part, setAttribute, setText } from '../dom';
 import { BUTTONS, PRESETS, SCALES, type FaultScale, type Faults } from '../faults';
 import type { Played, Stage } from '../stage';
 
-const shown = ({ unit }: FaultScale, value: number): string =>
-  unit === '%' ? `${Math.round(value * 100)} %` : `${value} ms`;
+const shown = ({ name }: FaultScale, value: number): string =>
+  name === 'delay' ? `${value} ms` : `${Math.round(value * 100)} %`;
 
 /** The presets, sliders, buttons and the seed. */
 export class Controls {

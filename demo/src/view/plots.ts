@@ -61,10 +61,11 @@ export class Plots {
   }
 
   #scale(at: number): void {
+    // Tops whose halves are round, too.
     const top = (values: readonly (number | null)[], least: number): number => {
       const highest = Math.max(least, ...values.map((value) => value ?? 0));
       const unit = 10 ** Math.floor(Math.log10(highest));
-      return Math.ceil((highest * 1.05) / unit) * unit;
+      return ([1, 2, 4, 6, 8].find((steps) => steps * unit >= highest) ?? 10) * unit;
     };
     for (const [plot, max] of [
       [this.#heldPlot, top(this.#held, 4)],

@@ -6,7 +6,7 @@ const WINDOW_MS = 20_000;
 const PAINT_MS = 100;
 
 const LANES: readonly Lane[] = ['received', 'held', 'applied', 'dropped', 'replayed'];
-const LANE_HEIGHT = 30;
+const LANE_HEIGHT = 34;
 const LEFT = 76;
 const RIGHT = 14;
 const TOP = 22;
@@ -16,7 +16,7 @@ const HEIGHT = TOP + LANES.length * LANE_HEIGHT + BOTTOM;
 /** The last happenings that are listed as text. */
 const LISTED = 7;
 
-const y = (lane: Lane): number => TOP + (LANES.indexOf(lane) + 0.5) * LANE_HEIGHT;
+const y = (lane: Lane): number => TOP + (LANES.indexOf(lane) + 0.62) * LANE_HEIGHT;
 
 const span = (from: number, to: number): string => (from === to ? `#${from}` : `#${from}–${to}`);
 
@@ -58,7 +58,7 @@ export class Timeline {
 
   open(entity: string): void {
     if (this.entity === entity) return this.close();
-    this.#opener ??= document.activeElement;
+    this.#opener = document.activeElement;
     this.entity = entity;
     this.#pausedAt = undefined;
     setText(this.#pause, 'Pause');
@@ -68,6 +68,14 @@ export class Timeline {
     document.body.dataset['timeline'] = 'open';
     this.#root.setAttribute('tabindex', '-1');
     this.#root.focus({ preventScroll: true });
+    this.#uncover();
+  }
+
+  /** Scrolls the row from under the panel. */
+  #uncover(): void {
+    const row = this.#opener?.closest('tr')?.getBoundingClientRect();
+    const over = row ? row.bottom - this.#root.getBoundingClientRect().top : 0;
+    if (over > 0) scrollBy({ top: over + 8 });
   }
 
   close(): void {
@@ -150,9 +158,9 @@ export class Timeline {
         }),
         svg(
           'text',
-          { class: 'gap-name', x: Math.min(left, width - RIGHT - 130), y: TOP - 7 },
+          { class: 'gap-name', x: Math.min(left, width - RIGHT - 140), y: TOP - 7 },
           gap.healed
-            ? `${span(gap.from, gap.to)} in ${((end - gap.at) / 1_000).toFixed(2)} s`
+            ? `${span(gap.from, gap.to)} healed in ${((end - gap.at) / 1_000).toFixed(2)} s`
             : `${span(gap.from, gap.to)} missing`,
         ),
       );
@@ -172,27 +180,17 @@ export class Timeline {
     const title = svg('title', {}, words(mark));
     const shape =
       lane === 'held'
-        ? svg('rect', { x: left, y: middle - 7, width: Math.max(3, x(until ?? now) - left), height: 14, rx: 4 }, title)
+        ? svg('rect', { x: left, y: middle - 5, width: Math.max(3, x(until ?? now) - left), height: 10, rx: 4 }, title)
         : kind === 'snapshot'
           ? svg('path', { d: `M${left} ${middle - 8}l8 8-8 8-8-8z` }, title)
           : svg('circle', { cx: left, cy: middle, r: 5 }, title);
     setAttribute(shape, 'class', `mark ${lane}`);
     const nodes: Node[] = [shape];
     // A number only where there is room for it.
-    if (left - (taken[lane] ?? -99) > 26) {
-      taken[lane] = left;
-      const inside = lane === 'held' && x(until ?? now) - left > 26;
-      nodes.push(
-        svg(
-          'text',
-          {
-            class: inside ? 'number inside' : 'number',
-            x: left + (inside ? 5 : lane === 'held' ? 6 : 9),
-            y: middle + 4,
-          },
-          String(seq),
-        ),
-      );
+    const middleOf = lane === 'held' ? left + Math.max(3, x(until ?? now) - left) / 2 : left;
+    if (middleOf - (taken[lane] ?? -99) > 20) {
+      taken[lane] = middleOf;
+      nodes.push(svg('text', { class: 'number', x: middleOf, y: middle - 9, 'text-anchor': 'middle' }, String(seq)));
     }
     return nodes;
   }
