@@ -1,6 +1,5 @@
 // The page that everything is measured in: bundled, served by a small server of our own, opened in Chromium.
 import { createReadStream, existsSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -86,12 +85,4 @@ export async function inPage(browser, url, use) {
   } finally {
     await page.close();
   }
-}
-
-/** Writes a result for people and machines who come later. */
-export async function keep(name, result) {
-  await mkdir(join(bench, 'results'), { recursive: true });
-  const file = join(bench, 'results', `${name}.json`);
-  await writeFile(file, `${JSON.stringify(result, null, 2)}\n`);
-  return file;
 }

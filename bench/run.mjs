@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { buildPackage } from '../scripts/build.mjs';
 import { setup } from '../scripts/setup.mjs';
 import { isStopping, root, stopOnSignals } from '../scripts/tools.mjs';
+import { keep } from './keep.mjs';
 
 stopOnSignals();
 
@@ -23,7 +24,6 @@ const BUSY = 1.5;
 async function main() {
   await setup('bench');
   if (!existsSync(join(root, 'pkg/dist/index.js')) || !args.includes('--as-built')) await buildPackage();
-  const { keep } = await import('./browser.mjs');
   const load = loadavg()[0];
   if (load > BUSY) console.error(`bench: the machine is busy (load ${load.toFixed(1)}): times will spread`);
   const lock = (folder) => JSON.parse(readFileSync(join(root, folder, 'package-lock.json'), 'utf8')).packages;
