@@ -29,7 +29,6 @@ pub use crate::recovery::Request;
 use crate::recovery::{Ask, Floor, Question, Recovery, Stage, Step, Suspect, snapshot_wait};
 use crate::stats::Stats;
 use crate::time::{Instant, Millis, earliest};
-use crate::timers::Timers;
 use crate::topic::Topics;
 use crate::wave::{WaveId, WaveKind, Waves};
 
@@ -240,9 +239,10 @@ struct Undo {
     was_final: bool,
 }
 
-/// A `subscribe` to be repeated under its id.
+/// A `subscribe` to be sent, or repeated under its id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Reask {
+struct Asking {
+    /// 0: it was not sent before.
     request: Request,
     tries: u8,
     entities: Vec<EntityId>,
@@ -260,7 +260,8 @@ pub struct Client<P> {
     free_ids: Vec<u32>,
     topics: Topics,
     waves: Waves,
-    timers: Timers,
+    /// Not later than the first timer of an entity.
+    timer: Option<Instant>,
     connection: Connection,
     reported: (ConnectionState, Option<Instant>),
     jitter: Jitter,
@@ -274,14 +275,15 @@ pub struct Client<P> {
     undo: Option<Undo>,
     outputs: VecDeque<Output<P>>,
     /// Entities to look at: pull what fits, then see what is missing.
-    draining: VecDeque<EntityId>,
-    to_subscribe: Vec<EntityId>,
-    to_reask: Vec<Reask>,
+    draining: Vec<EntityId>,
+    /// How many of them were looked at.
+    drained: usize,
+    to_subscribe: Vec<Asking>,
     to_unsubscribe: Vec<EntityId>,
     to_ask_heads: Vec<EntityId>,
     ready: Vec<EntityId>,
     /// Released finals, oldest first (R31).
-    released: VecDeque<EntityId>,
+    released: Vec<EntityId>,
     reconcile_at: Option<Instant>,
     stats: Stats,
 }
@@ -301,7 +303,7 @@ impl<P> Client<P> {
             free_ids: Vec::new(),
             topics: Topics::default(),
             waves: Waves::default(),
-            timers: Timers::default(),
+            timer: None,
             connection: Connection::default(),
             reported: (ConnectionState::Idle, None),
             jitter: Jitter::new(seed),
@@ -312,13 +314,13 @@ impl<P> Client<P> {
             page: None,
             undo: None,
             outputs: VecDeque::new(),
-            draining: VecDeque::new(),
+            draining: Vec::new(),
+            drained: 0,
             to_subscribe: Vec::new(),
-            to_reask: Vec::new(),
             to_unsubscribe: Vec::new(),
             to_ask_heads: Vec::new(),
             ready: Vec::new(),
-            released: VecDeque::new(),
+            released: Vec::new(),
             reconcile_at: None,
             stats: Stats::default(),
         }
@@ -375,12 +377,13 @@ impl<P> Client<P> {
         let socket = self.connection.has_socket().then(|| self.connection.generation());
         let act = self.connection.close();
         if let Some(generation) = socket {
-            self.outputs.push_back(Output::Close { generation, code: CLOSE_NORMAL });
+            self.emit(Output::Close { generation, code: CLOSE_NORMAL });
         }
         self.act(act);
         self.forget_questions();
-        self.timers.clear();
+        self.timer = None;
         self.draining.clear();
+        self.drained = 0;
         self.reconcile_at = None;
     }
 
@@ -498,11 +501,13 @@ impl<P> Client<P> {
             return;
         }
         self.connection.opened(self.now);
-        self.outputs.push_back(Output::Send(Command::Hello));
-        let wanted: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].is_wanted()).collect();
-        for id in wanted {
-            self.cover(id);
-            self.touch(id);
+        self.emit(Output::Send(Command::Hello));
+        let mut at = 0;
+        while let Some(id) = self.entities.next(&mut at) {
+            if self.entities[id].is_wanted() {
+                self.cover(id);
+                self.touch(id);
+            }
         }
     }
 
@@ -548,8 +553,12 @@ impl<P> Client<P> {
             return;
         }
         self.reconcile_at = (!can.heads && can.snapshot).then(|| self.now + self.config.reconcile);
-        let troubled: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].recovery != 0).collect();
-        troubled.into_iter().for_each(|id| self.touch(id));
+        let mut at = 0;
+        while let Some(id) = self.entities.next(&mut at) {
+            if self.entities[id].recovery != 0 {
+                self.touch(id);
+            }
+        }
     }
 
     /// An event, live or of a replay's page.
@@ -790,10 +799,7 @@ impl<P> Client<P> {
         payload: Option<P>,
     ) {
         self.tick(now);
-        if !self.is_followed(id)
-            || self.entities[id].has(Flags::FINAL)
-            || !(self.answers_replay(id, request) || self.awaits_snapshot(id, request))
-        {
+        if !self.is_followed(id) || self.entities[id].has(Flags::FINAL) || !self.asked_for(id, request) {
             self.stats.unwanted += 1;
             return self.discard(payload);
         }
@@ -818,7 +824,7 @@ impl<P> Client<P> {
             self.entities[id].status = status;
         }
         self.end_ask(id);
-        self.outputs.push_back(Output::Change(Change {
+        self.emit(Output::Change(Change {
             entity: id,
             kind: ChangeKind::Snapshot,
             epoch,
@@ -876,9 +882,13 @@ impl<P> Client<P> {
     /// The answer to `heads` is complete: who was not named is asked for by a snapshot.
     pub fn end_heads(&mut self, now: Instant, request: Request) {
         self.tick(now);
-        for id in self.waiting_for(request, WaveKind::Heads) {
-            self.set_wave(id, 0);
-            self.want_snapshot(id);
+        let mut at = 0;
+        while let Some(id) = self.entities.next(&mut at) {
+            let waits = self.waves.get(self.entities[id].wave);
+            if waits.is_some_and(|wave| wave.kind == WaveKind::Heads && wave.request == request) {
+                self.set_wave(id, 0);
+                self.want_snapshot(id);
+            }
         }
     }
 
@@ -892,13 +902,12 @@ impl<P> Client<P> {
             return;
         }
         self.topics.note(topic).cursor = true;
-        if !self.is_confirmed(topic) {
-            return;
-        }
+        // While the topic itself is in doubt, so is who its members are.
+        let vouches = self.sync(topic) == Sync::Live;
         for member in self.topics.members(topic).to_vec() {
             let entity = &self.entities[member];
             let covered = self.waves.get(entity.wave).is_some_and(|wave| wave.kind == WaveKind::Member);
-            if covered && entity.position().is_some() {
+            if vouches && covered && entity.position().is_some() {
                 self.set_wave(member, 0);
                 self.confirm(member);
                 self.settle(member);
@@ -932,31 +941,24 @@ impl<P> Client<P> {
             let act = self.connection.refresh(self.now, &self.config);
             return self.act(act);
         }
-        let asked: Vec<EntityId> = match (id, request) {
-            (Some(id), Some(request))
-                if self.is_followed(id) && (self.answers_replay(id, request) || self.awaits_snapshot(id, request)) =>
-            {
-                vec![id]
+        let (mut at, asked) = (0, request.unwrap_or_default());
+        match id {
+            Some(id) if self.is_followed(id) && (request.is_none() || self.asked_for(id, asked)) => {
+                self.refused(id, code, retry_after);
             }
-            (Some(id), None) if self.is_followed(id) => vec![id],
-            (None, Some(request)) => self
-                .entities
-                .ids()
-                .filter(|&id| self.answers_replay(id, request) || self.awaits_snapshot(id, request))
-                .collect(),
-            _ => Vec::new(),
-        };
-        if id.is_none() && request.is_none() {
-            if let Some(wait) = retry_after {
-                self.connection.retry_after(self.now, wait);
+            Some(_) => {}
+            None if request.is_some() => {
+                while let Some(id) = self.entities.next(&mut at) {
+                    if self.asked_for(id, asked) {
+                        self.refused(id, code, retry_after);
+                    }
+                }
             }
-            return self.fault(None, Fault::Server);
-        }
-        for id in asked {
-            match code {
-                ErrorCode::Forbidden => self.deny(id, Fault::Forbidden),
-                ErrorCode::NotFound => self.deny(id, Fault::NotFound),
-                ErrorCode::TokenExpiring | ErrorCode::Other => self.postpone(id, retry_after),
+            None => {
+                if let Some(wait) = retry_after {
+                    self.connection.retry_after(self.now, wait);
+                }
+                self.fault(None, Fault::Server);
             }
         }
     }
@@ -1039,7 +1041,7 @@ impl<P> Client<P> {
         self.void_token();
         self.connection.freeze();
         if let Some(generation) = socket {
-            self.outputs.push_back(Output::Close { generation, code: CLOSE_REPLACED });
+            self.emit(Output::Close { generation, code: CLOSE_REPLACED });
             self.disconnect();
         }
     }
@@ -1060,7 +1062,7 @@ impl<P> Client<P> {
         }
         let waves = if self.connection.is_open() { self.waves.next_deadline() } else { None };
         let reconcile = if self.connection.is_live() { self.reconcile_at } else { None };
-        earliest(earliest(self.connection.poll_timeout(), waves), earliest(reconcile, self.timers.next()))
+        earliest(earliest(self.connection.poll_timeout(), waves), earliest(reconcile, self.timer))
     }
 
     /// Time passed. Spurious calls do nothing.
@@ -1078,11 +1080,11 @@ impl<P> Client<P> {
                 act => self.act(act),
             }
         }
-        for wave in self.waves.due(self.now) {
+        while let Some(wave) = self.waves.due(self.now) {
             self.wave_timed_out(wave);
         }
-        while let Some(id) = self.timers.pop(self.now) {
-            self.fire(id);
+        if self.timer.is_some_and(|at| at <= self.now) {
+            self.fire_all();
         }
         if self.connection.is_live() && self.reconcile_at.is_some_and(|at| at <= self.now) {
             self.reconcile_at = Some(self.now + self.config.reconcile);
@@ -1117,7 +1119,7 @@ impl<P> Client<P> {
         entity.flags.set(Flags::CLEAR, false);
         if !entity.has(Flags::ENDED) {
             entity.flags.set(Flags::ENDED, true);
-            self.outputs.push_back(Output::Final { entity: id });
+            self.emit(Output::Final { entity: id });
         }
         self.refresh(id);
     }
@@ -1187,17 +1189,21 @@ impl<P> Client<P> {
             if let Some(output) = self.outputs.pop_front() {
                 return Some(output);
             }
-            if let Some(&id) = self.draining.front() {
+            if let Some(&id) = self.draining.get(self.drained) {
                 if let Some(change) = self.pull(id) {
                     return Some(change);
                 }
                 if self.outputs.is_empty() {
-                    self.draining.pop_front();
-                    self.entities[id].flags.set(Flags::DRAINING, false);
-                    self.settle(id);
+                    self.drained += 1;
+                    if self.entities.contains(id) {
+                        self.entities[id].flags.set(Flags::DRAINING, false);
+                        self.settle(id);
+                    }
                 }
                 continue;
             }
+            self.draining.clear();
+            self.drained = 0;
             let reported = (self.connection.state(), self.connection.retry_at());
             if reported != self.reported {
                 self.reported = reported;
@@ -1222,10 +1228,7 @@ impl<P> Client<P> {
         status: Status,
         visible: bool,
     ) -> Verdict {
-        if !self.entities.contains(id) {
-            return Verdict::Slow;
-        }
-        let entity = &mut self.entities[id];
+        let Some(entity) = self.entities.get_mut(id) else { return Verdict::Slow };
         if !entity.has(Flags::CLEAR) || entity.epoch != epoch || prev.wrapping_add(1) != seq {
             return Verdict::Slow;
         }
@@ -1292,17 +1295,18 @@ impl<P> Client<P> {
 
 /// Small things.
 impl<P> Client<P> {
+    #[inline(never)]
     fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        let (entities, recoveries) = (&self.entities, &self.recoveries);
-        self.timers.skip(|at, id| !is_armed(entities, recoveries, at, id));
     }
 
+    #[inline(never)]
     fn model(&self, id: EntityId) -> Model {
         self.models.get(usize::from(self.entities[id].model.0)).copied().unwrap_or_default()
     }
 
     /// Whether frames of it count: wanted or lingering, and not refused by the server.
+    #[inline(never)]
     fn is_followed(&self, id: EntityId) -> bool {
         !self.connection.is_closed()
             && self.is_wanted(id)
@@ -1310,6 +1314,7 @@ impl<P> Client<P> {
     }
 
     /// Whether the position was confirmed on this socket (R30).
+    #[inline(never)]
     fn is_confirmed(&self, id: EntityId) -> bool {
         let entity = &self.entities[id];
         self.connection.is_open()
@@ -1334,6 +1339,7 @@ impl<P> Client<P> {
             && self.recovery(id).is_none_or(|recovery| recovery.held_events() == 0 && recovery.stage == Stage::Rest)
     }
 
+    #[inline(never)]
     fn refresh(&mut self, id: EntityId) {
         if !self.entities.contains(id) || self.entities[id].has(Flags::REMEMBERED) {
             return;
@@ -1345,22 +1351,29 @@ impl<P> Client<P> {
         }
         if entity.sync != sync {
             entity.sync = sync;
-            self.outputs.push_back(Output::Sync { entity: id, sync });
+            self.emit(Output::Sync { entity: id, sync });
         }
     }
 
     /// Has the entity looked at before the outputs run dry.
+    #[inline(never)]
     fn touch(&mut self, id: EntityId) {
         let entity = &mut self.entities[id];
         if !entity.has(Flags::DRAINING) {
             entity.flags.set(Flags::DRAINING, true);
             entity.flags.set(Flags::CLEAR, false);
-            self.draining.push_back(id);
+            self.draining.push(id);
         }
     }
 
+    #[inline(never)]
+    fn emit(&mut self, output: Output<P>) {
+        self.outputs.push_back(output);
+    }
+
+    #[inline(never)]
     fn fault(&mut self, entity: Option<EntityId>, fault: Fault) {
-        self.outputs.push_back(Output::Fault { entity, fault });
+        self.emit(Output::Fault { entity, fault });
     }
 
     fn ignore(&mut self, payload: Option<P>) {
@@ -1368,12 +1381,14 @@ impl<P> Client<P> {
         self.discard(payload);
     }
 
+    #[inline(never)]
     fn discard(&mut self, payload: Option<P>) {
         if let Some(payload) = payload {
-            self.outputs.push_back(Output::Discard(payload));
+            self.emit(Output::Discard(payload));
         }
     }
 
+    #[inline(never)]
     fn discard_all(&mut self, mut held: Gap<P>) {
         while let Some(event) = held.pop_front() {
             self.discard(event.payload);
@@ -1390,16 +1405,19 @@ impl<P> Client<P> {
         self.note_bytes(id);
     }
 
+    #[inline(never)]
     fn recovery(&self, id: EntityId) -> Option<&Recovery<P>> {
         recovery_of(&self.entities, &self.recoveries, id)
     }
 
+    #[inline(never)]
     fn recovery_mut(&mut self, id: EntityId) -> Option<&mut Recovery<P>> {
         let at = (self.entities[id].recovery as usize).checked_sub(1)?;
         self.recoveries.get_mut(at)?.as_deref_mut()
     }
 
     /// The entity's recovery, made if there is none.
+    #[inline(never)]
     fn recover(&mut self, id: EntityId) -> &mut Recovery<P> {
         if self.entities[id].recovery == 0 {
             let at = self.free_recoveries.pop().unwrap_or_else(|| {
@@ -1409,10 +1427,13 @@ impl<P> Client<P> {
             self.entities[id].recovery = at + 1;
         }
         let at = self.entities[id].recovery as usize - 1;
-        self.recoveries[at].get_or_insert_with(Box::default)
+        let recovery = self.recoveries[at].get_or_insert_with(Box::default);
+        recovery.entity = id;
+        recovery
     }
 
     /// Frees a recovery that remembers nothing.
+    #[inline(never)]
     fn trim(&mut self, id: EntityId) {
         let now = self.now;
         if let Some(recovery) = self.recovery_mut(id) {
@@ -1441,6 +1462,7 @@ impl<P> Client<P> {
     }
 
     /// Keeps the count of held bytes (R19).
+    #[inline(never)]
     fn note_bytes(&mut self, id: EntityId) {
         let Some(recovery) = self.recovery_mut(id) else {
             return;
@@ -1450,16 +1472,19 @@ impl<P> Client<P> {
         self.held_bytes = self.held_bytes - before + bytes;
     }
 
+    #[inline(never)]
     fn ids_of(&self, id: EntityId) -> Option<&Ids> {
         let at = (self.entities[id].ids as usize).checked_sub(1)?;
         self.ids.get(at)?.as_ref()
     }
 
+    #[inline(never)]
     fn ids_mut(&mut self, id: EntityId) -> Option<&mut Ids> {
         let at = (self.entities[id].ids as usize).checked_sub(1)?;
         self.ids.get_mut(at)?.as_mut()
     }
 
+    #[inline(never)]
     fn note_id(&mut self, id: EntityId, seq: Seq, event: EventId) {
         let capacity = self.model(id).ids;
         if capacity == 0 {
@@ -1497,10 +1522,4 @@ fn recovery_of<'a, P>(
     }
     let at = (entities[id].recovery as usize).checked_sub(1)?;
     recoveries.get(at)?.as_deref()
-}
-
-/// Whether an entry of the timers still means something.
-fn is_armed<P>(entities: &Entities, recoveries: &[Option<Box<Recovery<P>>>], at: Instant, id: EntityId) -> bool {
-    recovery_of(entities, recoveries, id)
-        .is_some_and(|recovery| recovery.linger == Some(at) || recovery.stage.timer() == Some(at))
 }

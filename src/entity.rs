@@ -273,16 +273,27 @@ impl Entities {
         self.free.push(id);
     }
 
-    /// All that are in use.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = EntityId> + use<'_> {
-        self.segments
-            .iter()
-            .flatten()
-            .enumerate()
-            .filter(|(_, entity)| entity.has(Flags::USED))
-            .map(|(index, _)| EntityId(index as u32))
+    /// The next in use, from an index that moves on. A loop over it may change the table.
+    #[inline(never)]
+    pub(crate) fn next(&self, from: &mut u32) -> Option<EntityId> {
+        let len = self.segments.last().map_or(0, |last| (self.segments.len() - 1) * SEGMENT + last.len());
+        while (*from as usize) < len {
+            let id = EntityId(*from);
+            *from += 1;
+            if self[id].has(Flags::USED) {
+                return Some(id);
+            }
+        }
+        None
     }
 
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: EntityId) -> Option<&mut Entity> {
+        let index = id.0 as usize;
+        self.segments.get_mut(index / SEGMENT)?.get_mut(index % SEGMENT)
+    }
+
+    #[inline(never)]
     pub(crate) fn contains(&self, id: EntityId) -> bool {
         let index = id.0 as usize;
         self.segments
@@ -292,14 +303,17 @@ impl Entities {
     }
 }
 
+// Not inlined: they stand in a few hundred places, and `accept`, which is fast, uses `get_mut`.
 impl core::ops::Index<EntityId> for Entities {
     type Output = Entity;
+    #[inline(never)]
     fn index(&self, id: EntityId) -> &Entity {
         &self.segments[id.0 as usize / SEGMENT][id.0 as usize % SEGMENT]
     }
 }
 
 impl core::ops::IndexMut<EntityId> for Entities {
+    #[inline(never)]
     fn index_mut(&mut self, id: EntityId) -> &mut Entity {
         &mut self.segments[id.0 as usize / SEGMENT][id.0 as usize % SEGMENT]
     }
@@ -366,7 +380,11 @@ mod tests {
         let mut used = Entity::default();
         used.flags.set(Flags::USED, true);
         let ids: Vec<EntityId> = (0..1_500).map(|_| entities.add(used.clone())).collect();
-        assert_eq!(entities.ids().count(), 1_500);
+        let (mut seen, mut at) = (Vec::new(), 0);
+        while let Some(id) = entities.next(&mut at) {
+            seen.push(id);
+        }
+        assert_eq!(seen, ids);
         entities.remove(ids[700]);
         assert!(!entities.contains(ids[700]));
         assert_eq!(entities.add(used), ids[700]);

@@ -29,6 +29,13 @@ pub(crate) struct Held<P> {
     pub visible: bool,
 }
 
+impl<P> Held<P> {
+    /// Earlier events first; of two that begin alike, the shorter.
+    fn key(&self) -> (Seq, Seq) {
+        (self.prev, self.seq)
+    }
+}
+
 /// Early events of one epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Gap<P> {
@@ -44,18 +51,28 @@ impl<P> Default for Gap<P> {
 
 impl<P> Gap<P> {
     /// Holds an event; gives it back if the same numbers are held already: the first one stays.
+    ///
+    /// Events mostly come behind all others, or, in a replay, before them; neither moves any.
+    #[inline(never)]
     pub(crate) fn insert(&mut self, event: Held<P>) -> Result<(), Held<P>> {
-        let key = (event.prev, event.seq);
-        let at = if self.held.back().is_none_or(|back| (back.prev, back.seq) < key) {
-            self.held.len()
+        let key = event.key();
+        let bytes = u64::from(event.bytes);
+        if self.held.front().is_some_and(|front| key < front.key()) {
+            self.held.push_front(event);
         } else {
-            match self.held.binary_search_by(|held| (held.prev, held.seq).cmp(&key)) {
-                Ok(_) => return Err(event),
-                Err(at) => at,
+            let mut at = self.held.len();
+            while at > 0 && self.held[at - 1].key() >= key {
+                at -= 1;
+                if self.held[at].key() == key {
+                    return Err(event);
+                }
             }
-        };
-        self.bytes += u64::from(event.bytes);
-        self.held.insert(at, event);
+            self.held.push_back(event);
+            for place in (at + 1..self.held.len()).rev() {
+                self.held.swap(place, place - 1);
+            }
+        }
+        self.bytes += bytes;
         self.check();
         Ok(())
     }
@@ -65,6 +82,7 @@ impl<P> Gap<P> {
         self.held.front()
     }
 
+    #[inline(never)]
     pub(crate) fn pop_front(&mut self) -> Option<Held<P>> {
         let event = self.held.pop_front()?;
         self.bytes -= u64::from(event.bytes);
@@ -72,6 +90,7 @@ impl<P> Gap<P> {
     }
 
     /// Removes the event that is farthest ahead.
+    #[inline(never)]
     pub(crate) fn pop_back(&mut self) -> Option<Held<P>> {
         let event = self.held.pop_back()?;
         self.bytes -= u64::from(event.bytes);
@@ -79,11 +98,14 @@ impl<P> Gap<P> {
     }
 
     /// Removes an event that (.., last] covers; `None` when no such event is left.
+    #[inline(never)]
     pub(crate) fn pop_covered(&mut self, last: Seq) -> Option<Held<P>> {
-        let at = self.held.iter().take_while(|held| held.prev < last).position(|held| held.seq <= last)?;
-        let event = self.held.remove(at)?;
-        self.bytes -= u64::from(event.bytes);
-        Some(event)
+        let mut at = self.held.iter().take_while(|held| held.prev < last).position(|held| held.seq <= last)?;
+        while at > 0 {
+            self.held.swap(at, at - 1);
+            at -= 1;
+        }
+        self.pop_front()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -101,7 +123,7 @@ impl<P> Gap<P> {
     /// Sorting and distinctness of the neighbours of a change imply those of the whole; the whole is checked in debug builds.
     fn check(&self) {
         debug_assert!(
-            self.held.iter().zip(self.held.iter().skip(1)).all(|(a, b)| (a.prev, a.seq) < (b.prev, b.seq)),
+            self.held.iter().zip(self.held.iter().skip(1)).all(|(a, b)| a.key() < b.key()),
             "held events are sorted and distinct"
         );
         debug_assert_eq!(self.bytes, self.held.iter().map(|held| u64::from(held.bytes)).sum::<u64>());

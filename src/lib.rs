@@ -23,7 +23,6 @@ mod jitter;
 mod recovery;
 pub mod stats;
 pub mod time;
-mod timers;
 mod topic;
 mod wave;
 #[cfg(target_arch = "wasm32")]

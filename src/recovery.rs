@@ -9,10 +9,10 @@
 //! A recovery is allocated when trouble starts and freed when nothing is left to remember.
 
 use crate::config::{AGREEING_ANSWERS, ERROR_BASE, ERROR_CAP, RETIRED_EPOCHS, SNAPSHOT_CAP};
-use crate::entity::{Epoch, Seq, Status};
+use crate::entity::{EntityId, Epoch, Seq, Status};
 use crate::gap::Gap;
 use crate::jitter::Jitter;
-use crate::time::{Instant, Millis};
+use crate::time::{Instant, Millis, earliest};
 
 /// A request's id. Positive, unique per client, never used again.
 pub type Request = u32;
@@ -120,6 +120,7 @@ pub(crate) struct Floor {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Recovery<P> {
+    pub entity: EntityId,
     pub stage: Stage,
     /// Early events of the entity's epoch.
     pub held: Gap<P>,
@@ -173,6 +174,7 @@ pub(crate) struct Recovery<P> {
 impl<P> Default for Recovery<P> {
     fn default() -> Self {
         Recovery {
+            entity: EntityId::default(),
             stage: Stage::Rest,
             held: Gap::default(),
             counted: 0,
@@ -206,6 +208,11 @@ impl<P> Default for Recovery<P> {
 }
 
 impl<P> Recovery<P> {
+    /// When the next thing happens to the entity by itself.
+    pub(crate) fn timer(&self) -> Option<Instant> {
+        earliest(self.stage.timer(), self.linger)
+    }
+
     pub(crate) fn held_events(&self) -> usize {
         self.held.len() + self.whole.len() + self.suspects.iter().map(|suspect| suspect.held.len()).sum::<usize>()
     }

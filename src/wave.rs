@@ -95,20 +95,17 @@ impl Waves {
         self.waves.iter().flatten().fold(None, |at, wave| earliest(at, Some(wave.deadline)))
     }
 
-    /// The waves whose deadline has passed.
-    pub(crate) fn due(&self, now: Instant) -> Vec<WaveId> {
-        let due = |(at, wave): (usize, &Option<Wave>)| {
-            wave.as_ref().filter(|wave| wave.deadline <= now).map(|_| at as WaveId + 1)
-        };
-        self.waves.iter().enumerate().filter_map(due).collect()
+    /// A wave whose deadline has passed.
+    pub(crate) fn due(&self, now: Instant) -> Option<WaveId> {
+        let due = |wave: &Option<Wave>| wave.as_ref().is_some_and(|wave| wave.deadline <= now);
+        self.waves.iter().position(due).map(|at| at as WaveId + 1)
     }
 
-    /// Those of this request that are out.
-    pub(crate) fn of_request(&self, request: Request) -> Vec<WaveId> {
-        let same = |(at, wave): (usize, &Option<Wave>)| {
-            wave.as_ref().filter(|wave| wave.request == request).map(|_| at as WaveId + 1)
-        };
-        self.waves.iter().enumerate().filter_map(same).collect()
+    /// Nobody waits for it any more.
+    pub(crate) fn end(&mut self, id: WaveId) {
+        if let Some(wave) = self.waves.get_mut(usize::from(id).wrapping_sub(1)) {
+            *wave = None;
+        }
     }
 
     /// Sets the deadlines that have passed to `deadline`: the page slept (R28).

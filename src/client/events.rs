@@ -53,7 +53,9 @@ impl<P> Client<P> {
         }
         self.note_bytes(id);
         self.entities[id].flags.set(Flags::CLEAR, false);
-        if reach != Reach::Next {
+        // What fits leaves the buffer at once, unless something keeps it from being applied.
+        let stays = whole || self.recovery(id).is_some_and(|recovery| recovery.question.blocks());
+        if reach != Reach::Next || stays {
             self.bound(id);
         }
         self.touch(id);
@@ -75,7 +77,7 @@ impl<P> Client<P> {
         }
         self.commit(id, event.status);
         if event.has_data || event.status.is_some() {
-            self.outputs.push_back(Output::Change(Change {
+            self.emit(Output::Change(Change {
                 entity: id,
                 kind: ChangeKind::Event,
                 epoch: event.epoch,
@@ -131,7 +133,7 @@ impl<P> Client<P> {
             self.note_id(id, event.seq, event.id);
         }
         self.stats.resets += 1;
-        self.outputs.push_back(Output::Change(Change {
+        self.emit(Output::Change(Change {
             entity: id,
             kind: ChangeKind::Event,
             epoch,
@@ -209,6 +211,7 @@ impl<P> Client<P> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn commit(&mut self, id: EntityId, status: Status) {
         if status.is_some() {
             self.entities[id].status = status;
@@ -219,6 +222,7 @@ impl<P> Client<P> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn note_undo(&mut self, id: EntityId, seq: Seq) {
         let entity = &self.entities[id];
         self.undo = Some(Undo {
@@ -300,6 +304,7 @@ impl<P> Client<P> {
     }
 
     /// An answer agrees with the position.
+    #[inline(never)]
     pub(super) fn confirm(&mut self, id: EntityId) {
         if let Some(recovery) = self.recovery_mut(id) {
             recovery.lag = 0;
@@ -307,6 +312,7 @@ impl<P> Client<P> {
         self.touch(id);
     }
 
+    #[inline(never)]
     pub(super) fn want_snapshot(&mut self, id: EntityId) {
         self.entities[id].flags.set(Flags::CLEAR, false);
         self.recover(id).wants_snapshot = true;

@@ -96,6 +96,7 @@ impl<P> Client<P> {
     }
 
     /// The missing numbers, first and last.
+    #[inline(never)]
     pub(super) fn hole(&self, id: EntityId) -> Option<(Seq, Seq)> {
         let last = self.entities[id].position()?.seq;
         let recovery = self.recovery(id)?;
@@ -124,7 +125,7 @@ impl<P> Client<P> {
         }
         recovery.gap = Some(to);
         self.stats.gaps += 1;
-        self.outputs.push_back(Output::Gap { entity: id, from, to });
+        self.emit(Output::Gap { entity: id, from, to });
     }
 
     /// The grace is over, or a wait after an error: ask.
@@ -149,6 +150,7 @@ impl<P> Client<P> {
         self.set_stage(id, Stage::Snapshot(step));
     }
 
+    #[inline(never)]
     pub(super) fn give_up(&mut self, id: EntityId, until: Instant) {
         let recovery = self.recover(id);
         let reported = core::mem::replace(&mut recovery.failed, true);
@@ -160,6 +162,7 @@ impl<P> Client<P> {
         self.refresh(id);
     }
 
+    #[inline(never)]
     pub(super) fn set_stage(&mut self, id: EntityId, stage: Stage) {
         let before = match self.recovery(id) {
             Some(recovery) => recovery.stage,
@@ -170,19 +173,29 @@ impl<P> Client<P> {
         self.out -= usize::from(before.is_out());
         self.recover(id).stage = stage;
         if let Some(at) = stage.timer() {
-            self.arm(at, id);
+            self.arm(at);
         }
         if stage.is_ready() {
             self.ready.push(id);
         }
     }
 
-    pub(super) fn arm(&mut self, at: Instant, id: EntityId) {
-        self.timers.set(at, id);
-        let troubled = self.recoveries.len() - self.free_recoveries.len();
-        if self.timers.len() > 64 + 4 * troubled {
-            let (entities, recoveries) = (&self.entities, &self.recoveries);
-            self.timers.retain(|at, id| is_armed(entities, recoveries, at, id));
+    pub(super) fn arm(&mut self, at: Instant) {
+        self.timer = earliest(self.timer, Some(at));
+    }
+
+    /// Looks at every entity whose timer is due, and finds the next one.
+    pub(super) fn fire_all(&mut self) {
+        self.timer = None;
+        for at in 0..self.recoveries.len() {
+            if let Some(recovery) = &self.recoveries[at]
+                && recovery.timer().is_some_and(|due| due <= self.now)
+            {
+                self.fire(recovery.entity);
+            }
+            if let Some(recovery) = &self.recoveries[at] {
+                self.timer = earliest(self.timer, recovery.timer());
+            }
         }
     }
 
@@ -269,9 +282,11 @@ impl<P> Client<P> {
             return;
         };
         self.connection.probe(self.now);
-        let waiting: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].wave == wave).collect();
-        let mut again = Vec::new();
-        for id in waiting {
+        let (mut at, mut again) = (0, Vec::new());
+        while let Some(id) = self.entities.next(&mut at) {
+            if self.entities[id].wave != wave {
+                continue;
+            }
             self.set_wave(id, 0);
             match timed_out.kind {
                 WaveKind::Subscribe if timed_out.tries + 1 < SNAPSHOT_TRIES => {
@@ -286,8 +301,10 @@ impl<P> Client<P> {
                 WaveKind::Member | WaveKind::Heads => self.want_snapshot(id),
             }
         }
+        self.waves.end(wave);
         if !again.is_empty() {
-            self.to_reask.push(Reask { request: timed_out.request, tries: timed_out.tries + 1, entities: again });
+            let (request, tries) = (timed_out.request, timed_out.tries + 1);
+            self.to_subscribe.push(Asking { request, tries, entities: again });
         }
     }
 
@@ -310,14 +327,19 @@ impl<P> Client<P> {
     }
 
     pub(super) fn doubt_all(&mut self) {
-        let wanted: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].is_wanted()).collect();
-        wanted.into_iter().for_each(|id| self.doubt(id));
+        let mut at = 0;
+        while let Some(id) = self.entities.next(&mut at) {
+            self.doubt(id);
+        }
     }
 
     /// R21: quiet, unfinished entities of a server that can't send heads.
     pub(super) fn reconcile(&mut self) {
-        let wanted: Vec<EntityId> = self.entities.ids().filter(|&id| self.entities[id].is_wanted()).collect();
-        for id in wanted {
+        let mut at = 0;
+        while let Some(id) = self.entities.next(&mut at) {
+            if !self.is_followed(id) {
+                continue;
+            }
             let entity = &mut self.entities[id];
             let quiet = !entity.has(Flags::HEARD);
             entity.flags.set(Flags::HEARD, false);
@@ -342,10 +364,13 @@ impl<P> Client<P> {
             }
         }
         while self.held_bytes > HELD_BYTES {
-            let largest = (0..self.recoveries.len())
-                .max_by_key(|&at| self.recoveries[at].as_ref().map_or(0, |recovery| recovery.counted));
-            let owner =
-                largest.and_then(|at| self.entities.ids().find(|&id| self.entities[id].recovery as usize == at + 1));
+            let mut largest: Option<&Recovery<P>> = None;
+            for recovery in self.recoveries.iter().flatten() {
+                if largest.is_none_or(|other| other.counted < recovery.counted) {
+                    largest = Some(recovery);
+                }
+            }
+            let owner = largest.map(|recovery| recovery.entity);
             if !owner.is_some_and(|id| self.cut(id)) {
                 break;
             }
@@ -379,10 +404,29 @@ impl<P> Client<P> {
             recovery.wants_snapshot = true;
         }
         let Some(dropped) = dropped else { return false };
+        if placed && farthest {
+            // That number exists: what comes before it is not all.
+            recovery.head = recovery.head.max(Some(dropped.seq));
+        }
         self.stats.overflowed += 1;
         self.discard(dropped.payload);
         self.note_bytes(id);
         true
+    }
+
+    /// Whether the entity waits for an answer to this request.
+    #[inline(never)]
+    pub(super) fn asked_for(&self, id: EntityId, request: Request) -> bool {
+        self.answers_replay(id, request) || self.is_followed(id) && self.awaits_snapshot(id, request)
+    }
+
+    /// An `error` concerns this entity.
+    pub(super) fn refused(&mut self, id: EntityId, code: ErrorCode, retry_after: Option<Millis>) {
+        match code {
+            ErrorCode::Forbidden => self.deny(id, Fault::Forbidden),
+            ErrorCode::NotFound => self.deny(id, Fault::NotFound),
+            ErrorCode::TokenExpiring | ErrorCode::Other => self.postpone(id, retry_after),
+        }
     }
 
     /// `error` with `forbidden` or `not_found`: failed for good.
@@ -423,6 +467,7 @@ impl<P> Client<P> {
     }
 
     /// Whether the entity waits for a replay, or a resume, under this request.
+    #[inline(never)]
     pub(super) fn answers_replay(&self, id: EntityId, request: Request) -> bool {
         self.is_followed(id)
             && (self.entities[id].wave != 0 && self.wave_is(id, request)
@@ -430,6 +475,7 @@ impl<P> Client<P> {
     }
 
     /// The replay or resume was answered otherwise.
+    #[inline(never)]
     pub(super) fn end_ask(&mut self, id: EntityId) {
         self.set_wave(id, 0);
         let Some(recovery) = self.recovery_mut(id) else {

@@ -113,19 +113,19 @@ impl<P> Client<P> {
             || self.sync(id) == Sync::Live
     }
 
-    /// The epochs that are remembered; others may be forgotten by the driver.
+    /// The epochs that are remembered, some of them more than once; others may be forgotten by the driver.
     #[must_use]
     pub fn epochs_in_use(&self) -> Vec<Epoch> {
-        let mut epochs: Vec<Epoch> = self.entities.ids().map(|id| self.entities[id].epoch).collect();
-        for recovery in self.recoveries.iter().flatten() {
-            epochs.extend(recovery.suspects.iter().map(|suspect| suspect.epoch));
-            epochs.extend(&recovery.retired);
-            epochs.extend(recovery.refuted.iter().map(|&(epoch, _)| epoch));
-            epochs.extend(recovery.flapping.map(|(epoch, _)| epoch));
-            epochs.extend(recovery.floor.map(|floor| floor.epoch));
+        let (mut at, mut epochs) = (0, Vec::new());
+        while let Some(id) = self.entities.next(&mut at) {
+            epochs.push(self.entities[id].epoch);
+            let Some(recovery) = self.recovery(id) else { continue };
+            recovery.suspects.iter().for_each(|suspect| epochs.push(suspect.epoch));
+            recovery.retired.iter().for_each(|&epoch| epochs.push(epoch));
+            recovery.refuted.iter().for_each(|&(epoch, _)| epochs.push(epoch));
+            epochs.push(recovery.flapping.map_or(Epoch(0), |(epoch, _)| epoch));
+            epochs.push(recovery.floor.map_or(Epoch(0), |floor| floor.epoch));
         }
-        epochs.sort_unstable();
-        epochs.dedup();
         epochs
     }
 }

@@ -33,6 +33,7 @@ impl<P> Client<P> {
     }
 
     /// An epoch was named without a frame that could be held.
+    #[inline(never)]
     pub(super) fn suspect_epoch(&mut self, id: EntityId, epoch: Epoch) {
         if !self.is_retired(id, epoch) {
             let recovery = self.recover(id);
@@ -50,6 +51,7 @@ impl<P> Client<P> {
     }
 
     /// Whether the entity waits for a snapshot under this request (R18).
+    #[inline(never)]
     pub(super) fn awaits_snapshot(&self, id: EntityId, request: Request) -> bool {
         let asked = self.recovery(id).is_some_and(|recovery| recovery.snapshot == request && request != 0);
         let resumed = self.recovery(id).is_some_and(|recovery| {
@@ -129,6 +131,7 @@ impl<P> Client<P> {
     }
 
     /// The snapshot that was asked came: its request and deadline are over.
+    #[inline(never)]
     pub(super) fn answered(&mut self, id: EntityId) {
         self.set_wave(id, 0);
         if let Some(recovery) = self.recovery_mut(id) {
@@ -150,6 +153,7 @@ impl<P> Client<P> {
         self.touch(id);
     }
 
+    #[inline(never)]
     pub(super) fn refute_suspects(&mut self, id: EntityId) {
         let Some(recovery) = self.recovery_mut(id) else {
             return;
@@ -217,7 +221,7 @@ impl<P> Client<P> {
         self.stats.adopted += 1;
         self.stats.resets += u64::from(reset);
         self.note_bytes(id);
-        self.outputs.push_back(Output::Change(Change {
+        self.emit(Output::Change(Change {
             entity: id,
             kind: ChangeKind::Snapshot,
             epoch: snapshot.epoch,
@@ -235,6 +239,7 @@ impl<P> Client<P> {
     }
 
     /// Held events, ids and requests belong to a history that is void.
+    #[inline(never)]
     pub(super) fn drop_history(&mut self, id: EntityId) {
         self.free_ids_of(id);
         let Some(recovery) = self.recovery_mut(id) else {

@@ -6,19 +6,19 @@ impl<P> Client<P> {
     pub(super) fn act(&mut self, act: Act) {
         match act {
             Act::Nothing => {}
-            Act::GetToken { id, attempt } => self.outputs.push_back(Output::GetToken { id, attempt }),
+            Act::GetToken { id, attempt } => self.emit(Output::GetToken { id, attempt }),
             Act::CancelToken { id } => {
-                self.outputs.push_back(Output::CancelToken { id });
+                self.emit(Output::CancelToken { id });
                 if !self.connection.is_closed() {
                     self.fault(None, Fault::TokenFailed);
                 }
             }
             Act::Dial { generation } => {
                 self.stats.dials += 1;
-                self.outputs.push_back(Output::Dial { generation });
+                self.emit(Output::Dial { generation });
             }
-            Act::Auth => self.outputs.push_back(Output::Send(Command::Auth)),
-            Act::Ping { id } => self.outputs.push_back(Output::Send(Command::Ping { id })),
+            Act::Auth => self.emit(Output::Send(Command::Auth)),
+            Act::Ping { id } => self.emit(Output::Send(Command::Ping { id })),
             Act::Replace => self.replace(),
         }
     }
@@ -26,7 +26,7 @@ impl<P> Client<P> {
     /// A refresh that was under way belongs to the socket that ends; the next dial asks anew (R29).
     pub(super) fn void_token(&mut self) {
         if let Some(id) = self.connection.take_token() {
-            self.outputs.push_back(Output::CancelToken { id });
+            self.emit(Output::CancelToken { id });
         }
     }
 
@@ -34,7 +34,7 @@ impl<P> Client<P> {
     pub(super) fn replace(&mut self) {
         self.stats.replaced += 1;
         self.void_token();
-        self.outputs.push_back(Output::Close { generation: self.connection.generation(), code: CLOSE_REPLACED });
+        self.emit(Output::Close { generation: self.connection.generation(), code: CLOSE_REPLACED });
         let act = self.connection.replaced(self.now, &self.config, &mut self.jitter);
         self.disconnect();
         self.act(act);
@@ -45,7 +45,7 @@ impl<P> Client<P> {
         self.fault(id, Fault::BadFrame);
         if self.connection.bad_frame(&self.config) {
             self.void_token();
-            self.outputs.push_back(Output::Close { generation: self.connection.generation(), code: CLOSE_BAD_FRAMES });
+            self.emit(Output::Close { generation: self.connection.generation(), code: CLOSE_BAD_FRAMES });
             self.connection.lost(self.now, &self.config, &mut self.jitter);
             self.disconnect();
         }
@@ -55,25 +55,21 @@ impl<P> Client<P> {
     pub(super) fn wake(&mut self) {
         self.connection.rearm(self.now, &self.config);
         self.waves.rearm(self.now, self.now + self.config.timeout.subscribe);
-        let out: Vec<EntityId> = self
-            .entities
-            .ids()
-            .filter(|&id| {
-                let stage = self.recovery(id).map(|recovery| recovery.stage);
-                let deadline = matches!(
-                    stage,
-                    Some(Stage::Resume(_) | Stage::Replay(Step::Out(_)) | Stage::Snapshot(Step::Out(_)))
-                );
-                deadline && stage.and_then(Stage::timer).is_some_and(|at| at <= self.now)
-            })
-            .collect();
-        for id in out {
-            let stage = match self.recover(id).stage {
-                Stage::Resume(_) => Stage::Resume(self.now + self.config.timeout.replay),
-                Stage::Replay(_) => Stage::Replay(Step::Out(self.now + self.config.timeout.replay)),
-                _ => Stage::Snapshot(Step::Out(self.now + self.config.timeout.snapshot)),
-            };
-            self.set_stage(id, stage);
+        for at in 0..self.recoveries.len() {
+            let Some(recovery) = &self.recoveries[at] else { continue };
+            let (id, stage) = (recovery.entity, recovery.stage);
+            if stage.timer().is_none_or(|due| due > self.now) {
+                continue;
+            }
+            let replay = self.now + self.config.timeout.replay;
+            match stage {
+                Stage::Resume(_) => self.set_stage(id, Stage::Resume(replay)),
+                Stage::Replay(Step::Out(_)) => self.set_stage(id, Stage::Replay(Step::Out(replay))),
+                Stage::Snapshot(Step::Out(_)) => {
+                    self.set_stage(id, Stage::Snapshot(Step::Out(self.now + self.config.timeout.snapshot)));
+                }
+                _ => {}
+            }
         }
         self.connection.probe(self.now);
     }
@@ -81,8 +77,8 @@ impl<P> Client<P> {
     /// The socket is gone, and every question with it (R30).
     pub(super) fn disconnect(&mut self) {
         self.forget_questions();
-        let ids: Vec<EntityId> = self.entities.ids().collect();
-        for id in ids {
+        let mut at = 0;
+        while let Some(id) = self.entities.next(&mut at) {
             let entity = &mut self.entities[id];
             entity.wave = 0;
             for flag in [Flags::SENT, Flags::QUEUED, Flags::CLEAR, Flags::MOVED] {
@@ -103,7 +99,6 @@ impl<P> Client<P> {
         self.waves.clear();
         self.topics.disconnect();
         self.to_subscribe.clear();
-        self.to_reask.clear();
         self.to_ask_heads.clear();
         self.ready.clear();
         self.out = 0;
@@ -113,12 +108,11 @@ impl<P> Client<P> {
     /// R27, `anew`: positions, buffers and ids are forgotten; what is shown, locks and the token stay.
     pub(super) fn forget_positions(&mut self) {
         self.topics.forget_cursors();
-        let ids: Vec<EntityId> = self
-            .entities
-            .ids()
-            .filter(|&id| self.entities[id].is_wanted() && !self.entities[id].has(Flags::FINAL))
-            .collect();
-        for id in ids {
+        let mut at = 0;
+        while let Some(id) = self.entities.next(&mut at) {
+            if !self.entities[id].is_wanted() || self.entities[id].has(Flags::FINAL) {
+                continue;
+            }
             self.drop_history(id);
             let placed = self.entities[id].position().is_some();
             let recovery = self.recover(id);
@@ -136,6 +130,12 @@ impl<P> Client<P> {
 
     /// Whether anything wanted may still change.
     pub(super) fn is_unfinished(&self) -> bool {
-        self.entities.ids().any(|id| self.entities[id].is_wanted() && !self.entities[id].has(Flags::FINAL))
+        let mut at = 0;
+        while let Some(id) = self.entities.next(&mut at) {
+            if self.entities[id].is_wanted() && !self.entities[id].has(Flags::FINAL) {
+                return true;
+            }
+        }
+        false
     }
 }

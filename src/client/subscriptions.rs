@@ -23,13 +23,17 @@ impl<P> Client<P> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn queue_subscribe(&mut self, id: EntityId) {
         if !self.entities[id].has(Flags::QUEUED) {
             self.set_wave(id, 0);
             let entity = &mut self.entities[id];
             entity.flags.set(Flags::QUEUED, true);
             entity.flags.set(Flags::CLEAR, false);
-            self.to_subscribe.push(id);
+            match self.to_subscribe.iter_mut().find(|asking| asking.request == 0) {
+                Some(asking) => asking.entities.push(id),
+                None => self.to_subscribe.push(Asking { request: 0, tries: 0, entities: vec![id] }),
+            }
         }
         self.refresh(id);
     }
@@ -60,7 +64,7 @@ impl<P> Client<P> {
         }
         let at = self.now + self.config.linger;
         self.recover(id).linger = Some(at);
-        self.arm(at, id);
+        self.arm(at);
     }
 
     /// Nobody came back within the linger.
@@ -83,16 +87,15 @@ impl<P> Client<P> {
         }
         if entity.has(Flags::FINAL) {
             entity.flags.set(Flags::REMEMBERED, true);
-            self.released.push_back(id);
+            self.released.push(id);
         }
         if subscribed {
             self.to_unsubscribe.push(id);
         } else if !self.entities[id].has(Flags::REMEMBERED) {
             self.forget(id);
         }
-        if self.released.len() > RELEASED_FINALS
-            && let Some(oldest) = self.released.pop_front()
-        {
+        if self.released.len() > RELEASED_FINALS {
+            let oldest = self.released.remove(0);
             self.entities[oldest].flags.set(Flags::REMEMBERED, false);
             self.forget(oldest);
         }
@@ -102,11 +105,8 @@ impl<P> Client<P> {
     }
 
     pub(super) fn forget(&mut self, id: EntityId) {
-        self.to_unsubscribe.retain(|&other| other != id);
-        self.to_subscribe.retain(|&other| other != id);
-        self.draining.retain(|&other| other != id);
         self.entities.remove(id);
-        self.outputs.push_back(Output::Forgotten { entity: id });
+        self.emit(Output::Forgotten { entity: id });
     }
 
     /// A released final entity is wanted again: what is remembered is the floor.
@@ -139,16 +139,16 @@ impl<P> Client<P> {
             self.flush_heads();
             self.flush_requests();
         }
-        !self.outputs.is_empty() || !self.draining.is_empty()
+        !self.outputs.is_empty() || self.drained < self.draining.len()
     }
 
     pub(super) fn flush_unsubscribes(&mut self) {
-        let leaving: Vec<EntityId> =
-            core::mem::take(&mut self.to_unsubscribe).into_iter().filter(|&id| self.entities.contains(id)).collect();
+        let mut leaving = core::mem::take(&mut self.to_unsubscribe);
+        leaving.retain(|&id| self.entities.contains(id));
         if leaving.is_empty() {
             return;
         }
-        self.outputs.push_back(Output::Send(Command::Unsubscribe { entities: leaving.clone() }));
+        self.emit(Output::Send(Command::Unsubscribe { entities: leaving.clone() }));
         for id in leaving {
             if !self.is_wanted(id) && !self.entities[id].has(Flags::REMEMBERED) {
                 self.forget(id);
@@ -157,30 +157,30 @@ impl<P> Client<P> {
     }
 
     pub(super) fn flush_subscribes(&mut self) {
-        for reask in core::mem::take(&mut self.to_reask) {
-            self.subscribe_all(reask.request, reask.tries, reask.entities);
-        }
-        let fresh = core::mem::take(&mut self.to_subscribe);
-        if !fresh.is_empty() {
-            let request = self.next_request();
-            self.subscribe_all(request, 0, fresh);
+        for asking in core::mem::take(&mut self.to_subscribe) {
+            self.subscribe_all(asking);
         }
     }
 
-    pub(super) fn subscribe_all(&mut self, request: Request, tries: u8, wanted: Vec<EntityId>) {
-        let wanted: Vec<EntityId> = wanted
-            .into_iter()
-            .filter(|&id| self.entities.contains(id) && self.entities[id].has(Flags::QUEUED))
-            .collect();
-        let (wanted, dropped): (Vec<EntityId>, Vec<EntityId>) = wanted.into_iter().partition(|&id| self.is_wanted(id));
-        dropped.into_iter().for_each(|id| self.entities[id].flags.set(Flags::QUEUED, false));
+    pub(super) fn subscribe_all(&mut self, asking: Asking) {
+        let Asking { mut request, tries, entities: mut wanted } = asking;
+        wanted.retain(|&id| {
+            let queued = self.entities.contains(id) && self.entities[id].has(Flags::QUEUED);
+            if queued && !self.is_wanted(id) {
+                self.entities[id].flags.set(Flags::QUEUED, false);
+            }
+            queued && self.is_wanted(id)
+        });
         if wanted.is_empty() {
             return;
+        }
+        if request == 0 {
+            request = self.next_request();
         }
         let deadline = self.now + self.config.timeout.subscribe;
         let Some(wave) = self.waves.open(WaveKind::Subscribe, request, deadline, tries) else {
             // All waves are out; each has a deadline, and a wave that ends makes room.
-            self.to_reask.push(Reask { request, tries, entities: wanted });
+            self.to_subscribe.push(Asking { request, tries, entities: wanted });
             return;
         };
         let mut resumes = Vec::with_capacity(wanted.len());
@@ -203,14 +203,17 @@ impl<P> Client<P> {
                     if !cursor || self.entities[member].has(Flags::BEHIND) {
                         behind.push((member, self.resume_position(member)));
                     }
-                    self.set_wave(member, 0);
-                    self.await_member(id, member);
+                    // One that subscribed by itself awaits its own answer.
+                    if !self.entities[member].has(Flags::SENT) {
+                        self.set_wave(member, 0);
+                        self.await_member(id, member);
+                    }
                 }
             }
             resumes.push(Resume { entity: id, position: self.resume_position(id), behind, cursor });
             self.refresh(id);
         }
-        self.outputs.push_back(Output::Send(Command::Subscribe { request, entities: resumes }));
+        self.emit(Output::Send(Command::Subscribe { request, entities: resumes }));
     }
 
     pub(super) fn resume_position(&self, id: EntityId) -> Option<Position> {
@@ -220,15 +223,14 @@ impl<P> Client<P> {
     }
 
     pub(super) fn flush_heads(&mut self) {
-        let mut asked = core::mem::take(&mut self.to_ask_heads);
-        asked.sort_unstable();
-        asked.dedup();
-        asked.retain(|&id| {
-            self.is_followed(id)
-                && !self.entities[id].has(Flags::FINAL)
-                && self.entities[id].wave == 0
-                && !self.entities[id].has(Flags::QUEUED)
-        });
+        let mut asked = Vec::new();
+        for id in core::mem::take(&mut self.to_ask_heads) {
+            let entity = &self.entities[id];
+            let asks = !entity.has(Flags::FINAL) && entity.wave == 0 && !entity.has(Flags::QUEUED);
+            if self.is_followed(id) && asks && !asked.contains(&id) {
+                asked.push(id);
+            }
+        }
         if asked.is_empty() {
             return;
         }
@@ -242,86 +244,61 @@ impl<P> Client<P> {
             self.entities[id].flags.set(Flags::MOVED, false);
             self.refresh(id);
         }
-        self.outputs.push_back(Output::Send(Command::Heads { request, entities: asked }));
+        self.emit(Output::Send(Command::Heads { request, entities: asked }));
     }
 
     /// R20: recovery requests, fewest tries first, while slots are free.
     pub(super) fn flush_requests(&mut self) {
-        let mut ready = core::mem::take(&mut self.ready);
-        ready.retain(|&id| {
-            self.entities.contains(id) && self.recovery(id).is_some_and(|recovery| recovery.stage.is_ready())
-        });
-        ready.sort_unstable();
-        ready.dedup();
-        let tries = |id: &EntityId| {
-            self.recovery(*id).map_or(0, |recovery| match recovery.stage {
-                Stage::Replay(_) => recovery.ask.map_or(0, |ask| ask.tries),
-                _ => recovery.snapshots.saturating_add(self.config.replay_tries),
-            })
-        };
-        ready.sort_by_key(tries);
-        let slots = self.config.max_requests.saturating_sub(self.out);
-        self.ready = ready.split_off(slots.min(ready.len()));
-        if ready.is_empty() {
-            return;
-        }
-        let mut replays: Vec<(Request, Vec<Range>)> = Vec::new();
-        let mut snapshots: Vec<(Request, Vec<EntityId>)> = Vec::new();
-        let (mut new_replay, mut new_snapshot) = (0, 0);
-        for id in ready {
-            let is_replay = matches!(self.recovery(id).map(|recovery| recovery.stage), Some(Stage::Replay(_)));
-            if is_replay {
+        let (mut replay, mut ranges) = (0, Vec::new());
+        let (mut snapshot, mut entities) = (0, Vec::new());
+        while self.out < self.config.max_requests {
+            let Some(id) = self.next_ready() else { break };
+            let stage = self.recover(id).stage;
+            if !stage.is_ready() {
+                continue;
+            }
+            if matches!(stage, Stage::Replay(_)) {
                 let Some(range) = self.missing(id) else {
                     self.set_stage(id, Stage::Rest);
                     self.touch(id);
                     continue;
                 };
-                let asked = self.recover(id).ask;
-                let request = match asked {
-                    Some(ask) => ask.request,
-                    None => {
-                        if new_replay == 0 {
-                            new_replay = self.next_request();
-                        }
-                        new_replay
-                    }
-                };
-                let again = asked.unwrap_or(Ask {
-                    request,
-                    from: range.from,
-                    to: range.to,
-                    tries: 0,
-                    paged: false,
-                    confirms: false,
-                });
-                let deadline = self.now + self.config.timeout.replay;
-                self.set_stage(id, Stage::Replay(Step::Out(deadline)));
+                let again = self.recover(id).ask;
+                if replay == 0 && again.is_none() {
+                    replay = self.next_request();
+                }
+                let fresh =
+                    Ask { request: replay, from: range.from, to: range.to, tries: 0, paged: false, confirms: false };
+                let ask = again.unwrap_or(fresh);
+                self.set_stage(id, Stage::Replay(Step::Out(self.now + self.config.timeout.replay)));
                 let recovery = self.recover(id);
-                recovery.ask = Some(Ask { tries: again.tries.saturating_add(1), paged: false, ..again });
+                recovery.ask = Some(Ask { tries: ask.tries.saturating_add(1), paged: false, ..ask });
                 recovery.shown = true;
                 self.stats.replays += 1;
-                group(&mut replays, request, range);
+                if again.is_some() {
+                    // A retry keeps its request id, so that a late answer serves.
+                    self.emit(Output::Send(Command::Replay { request: ask.request, ranges: vec![range] }));
+                } else {
+                    ranges.push(range);
+                }
             } else if self.connection.can.snapshot {
-                let asked = self.recover(id).snapshot;
-                let request = match asked {
-                    0 => {
-                        if new_snapshot == 0 {
-                            new_snapshot = self.next_request();
-                        }
-                        new_snapshot
-                    }
-                    again => again,
-                };
-                let deadline = self.now + self.config.timeout.snapshot;
-                self.set_stage(id, Stage::Snapshot(Step::Out(deadline)));
+                let again = self.recover(id).snapshot;
+                if snapshot == 0 && again == 0 {
+                    snapshot = self.next_request();
+                }
+                self.set_stage(id, Stage::Snapshot(Step::Out(self.now + self.config.timeout.snapshot)));
                 // A reconciliation's first question is routine; nothing is known to be missing.
                 let routine = self.entities[id].sync == Sync::Live && self.is_routine(id);
                 let recovery = self.recover(id);
-                recovery.snapshot = request;
+                recovery.snapshot = if again == 0 { snapshot } else { again };
                 recovery.snapshots = recovery.snapshots.saturating_add(1);
                 recovery.shown |= !routine;
                 self.stats.snapshots += 1;
-                group(&mut snapshots, request, id);
+                if again == 0 {
+                    entities.push(id);
+                } else {
+                    self.emit(Output::Send(Command::Snapshot { request: again, entities: vec![id] }));
+                }
             } else {
                 // Without `snapshot`, a subscription from nothing brings one.
                 self.set_stage(id, Stage::Rest);
@@ -333,11 +310,33 @@ impl<P> Client<P> {
             }
             self.refresh(id);
         }
-        for (request, ranges) in replays {
-            self.outputs.push_back(Output::Send(Command::Replay { request, ranges }));
+        if !ranges.is_empty() {
+            self.emit(Output::Send(Command::Replay { request: replay, ranges }));
         }
-        for (request, entities) in snapshots {
-            self.outputs.push_back(Output::Send(Command::Snapshot { request, entities }));
+        if !entities.is_empty() {
+            self.emit(Output::Send(Command::Snapshot { request: snapshot, entities }));
+        }
+    }
+
+    /// Of those that wait for a slot, the one with the fewest tries.
+    fn next_ready(&mut self) -> Option<EntityId> {
+        let (mut best, mut fewest) = (None, u8::MAX);
+        for (at, &id) in self.ready.iter().enumerate() {
+            let tries = match self.recovery(id) {
+                Some(recovery) if matches!(recovery.stage, Stage::Replay(_)) => recovery.ask.map_or(0, |ask| ask.tries),
+                Some(recovery) => recovery.snapshots.saturating_add(self.config.replay_tries),
+                None => continue,
+            };
+            if best.is_none() || tries < fewest {
+                (best, fewest) = (Some(at), tries);
+            }
+        }
+        match best {
+            Some(at) => Some(self.ready.remove(at)),
+            None => {
+                self.ready.clear();
+                None
+            }
         }
     }
 
@@ -371,6 +370,7 @@ impl<P> Client<P> {
         self.requests
     }
 
+    #[inline(never)]
     pub(super) fn set_wave(&mut self, id: EntityId, wave: WaveId) {
         let before = self.entities[id].wave;
         if before == wave {
@@ -386,26 +386,8 @@ impl<P> Client<P> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn wave_is(&self, id: EntityId, request: Request) -> bool {
         self.waves.get(self.entities[id].wave).is_some_and(|wave| wave.request == request)
-    }
-
-    pub(super) fn waiting_for(&self, request: Request, kind: WaveKind) -> Vec<EntityId> {
-        let waves = self.waves.of_request(request);
-        self.entities
-            .ids()
-            .filter(|&id| {
-                let wave = self.entities[id].wave;
-                waves.contains(&wave) && self.waves.get(wave).is_some_and(|wave| wave.kind == kind)
-            })
-            .collect()
-    }
-}
-
-/// Puts `item` with the others of its request.
-fn group<T>(groups: &mut Vec<(Request, Vec<T>)>, request: Request, item: T) {
-    match groups.iter_mut().find(|(other, _)| *other == request) {
-        Some((_, items)) => items.push(item),
-        None => groups.push((request, vec![item])),
     }
 }
