@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
 use inorder::wire::ServerFrame;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
+use sha2::Sha256;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -382,8 +385,11 @@ fn token(seconds: i64, entities: &[&str], publish: &[&str]) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let exp = i64::try_from(now).unwrap() + seconds;
     let claims = json!({ "exp": exp, "entities": entities, "publish": publish });
-    let key = EncodingKey::from_secret(SECRET.as_bytes()).unwrap();
-    jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap()
+    let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
+    let body = format!("{head}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
+    mac.update(body.as_bytes());
+    format!("{body}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
 }
 
 async fn closed_gateway() -> Gateway {
