@@ -27,6 +27,10 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::client::{Client, EntityId, Epoch, EventId, ModelId, Seq, Status};
 use crate::time::Instant;
 
+pub use lifecycle::attach_page;
+pub use socket::{close_socket, open_socket};
+pub use timer::on_timer;
+
 #[global_allocator]
 static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
 

@@ -668,6 +668,22 @@ with gap.grace=0 linger=0 subscribe=["topic/t"]
       is nobody present=false
 "#
 
+    r39_a_member_whose_snapshot_was_overtaken_is_asked_for_after_the_grace: r#"
+with gap.grace=100 subscribe=["topic/t"]
+  0 open 1
+  1 1< snapshot topic/t E1 re=subscribe 1 ["a"]
+      = topic/t 1 snapshot
+  2 1< event a E1 11 {"v":11}
+      hold a 1
+      not > snapshot
+  3 advance 100
+      > snapshot a times=1
+  4 1< snapshot a E1 re=snapshot 10 !running {"v":10}
+      = a 10 snapshot
+      = a 11
+      is a sync=live
+"#
+
     r39_a_resume_names_only_members_that_were_not_live_at_the_cursor: r#"
 with gap.grace=0 subscribe=["topic/t"] heartbeat=15
   0 open 1

@@ -281,7 +281,9 @@ impl<P> Client<P> {
         let Some(timed_out) = self.waves.get(wave).cloned() else {
             return;
         };
-        self.connection.probe(self.now);
+        if timed_out.kind != WaveKind::Member {
+            self.connection.probe(self.now);
+        }
         let (mut at, mut again) = (0, Vec::new());
         while let Some(id) = self.entities.next(&mut at) {
             if self.entities[id].wave != wave {

@@ -29,7 +29,20 @@ impl<P> Client<P> {
         self.note_bytes(id);
         self.entities[id].flags.set(Flags::CLEAR, false);
         self.bound(id);
+        self.hurry_member(id);
         self.touch(id);
+    }
+
+    /// A member's snapshot comes before its events, unless it was lost or overtaken: then it is asked for after the grace.
+    fn hurry_member(&mut self, id: EntityId) {
+        let until = self.now + self.config.gap.grace;
+        let Some(wave) = self.waves.get(self.entities[id].wave) else { return };
+        if wave.kind == WaveKind::Member && wave.deadline > until && self.entities[id].position().is_none() {
+            let request = wave.request;
+            if let Some(wave) = self.waves.join(WaveKind::Member, request, until) {
+                self.set_wave(id, wave);
+            }
+        }
     }
 
     /// An epoch was named without a frame that could be held.

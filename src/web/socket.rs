@@ -2,39 +2,34 @@
 
 use std::cell::RefCell;
 
-use js_sys::{Array, Function, Reflect};
+use js_sys::Function;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BinaryType, WebSocket};
 
 use super::slot;
 
-/// The WebSocket subprotocol.
-const SUBPROTOCOL: &str = "inorder.v1.json";
-
 thread_local! {
     static SOCKETS: RefCell<Vec<Option<WebSocket>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Opens a socket of the class `constructor`; the one before must have been closed.
+/// Takes the socket that `make` makes and attaches the handlers; the one before must have been closed.
 ///
 /// `onerror` does nothing, but must be there: some classes throw errors that nobody listens to.
 ///
 /// # Errors
-/// What the constructor throws.
+/// What `make` throws.
 #[wasm_bindgen]
 pub fn open_socket(
     client: u32,
-    constructor: &Function,
-    url: &JsValue,
+    make: &Function,
     onopen: &Function,
     onmessage: &Function,
     onclose: &Function,
     onerror: &Function,
 ) -> Result<WebSocket, JsValue> {
-    let arguments = Array::of2(url, &SUBPROTOCOL.into());
     // The class is the application's: nothing may be borrowed here.
-    let socket: WebSocket = Reflect::construct(constructor, &arguments)?.unchecked_into();
+    let socket: WebSocket = make.call0(&JsValue::UNDEFINED)?.unchecked_into();
     socket.set_binary_type(BinaryType::Arraybuffer);
     socket.set_onopen(Some(onopen));
     socket.set_onmessage(Some(onmessage));
