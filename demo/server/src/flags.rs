@@ -4,11 +4,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::BoolishValueParser;
 use clap::{Parser, ValueEnum};
 
 use crate::limits::{MAX_QUEUED_BYTES, MIN_QUEUED_BYTES};
 use crate::log::sqlite::Place;
 use crate::model::{Models, Reduce};
+use crate::token::Tokens;
 
 /// The reference gateway of inorder: an event log, and sockets that are fed from it.
 #[derive(Debug, Parser)]
@@ -31,11 +33,11 @@ pub struct Flags {
     pub page: Option<PathBuf>,
 
     /// The secret that tokens are signed with (HS256).
-    #[arg(long, env = "INORDER_SECRET", hide_env_values = true, required_unless_present = "open")]
+    #[arg(long, env = "INORDER_SECRET", hide_env_values = true)]
     pub secret: Option<String>,
 
     /// Anyone may read and write everything: for demos and tests.
-    #[arg(long, env = "INORDER_OPEN", conflicts_with = "secret")]
+    #[arg(long, env = "INORDER_OPEN", value_parser = BoolishValueParser::new())]
     pub open: bool,
 
     /// An origin whose pages may connect, such as https://example.com; may be repeated, `*` is all. Without it: the gateway's own, and loopback ones if it listens on a loopback address.
@@ -83,7 +85,7 @@ pub struct Flags {
     pub pace: f64,
 
     /// Faults on purpose can be had over HTTP, at /faults: for demos and tests.
-    #[arg(long, env = "INORDER_FAULTS")]
+    #[arg(long, env = "INORDER_FAULTS", value_parser = BoolishValueParser::new())]
     pub faults: bool,
 
     /// How the log on stderr is written.
@@ -134,6 +136,21 @@ impl Flags {
             models.of_mut(model).reopen = true;
         }
         models
+    }
+
+    /// How tokens are checked.
+    ///
+    /// # Errors
+    /// A sentence, unless exactly one of `--open` and `--secret` says how.
+    pub fn tokens(&self) -> Result<Tokens, String> {
+        match (self.open, self.secret.as_deref()) {
+            (true, None) => Ok(Tokens::Open),
+            (false, Some(secret)) if !secret.is_empty() => Tokens::signed(secret).map_err(|error| error.to_string()),
+            (true, Some(_)) => Err("--open and --secret contradict each other; give one of them".to_owned()),
+            (false, _) => {
+                Err("give --secret, which tokens are signed with, or --open, which lets everyone in".to_owned())
+            }
+        }
     }
 
     /// Whether a workload is wanted.
@@ -201,6 +218,21 @@ mod tests {
     #[test]
     fn the_flags_are_sound() {
         Flags::command().debug_assert();
+    }
+
+    #[test]
+    fn a_gateway_is_open_only_when_told_so() {
+        let table: [(&[&str], bool); 5] = [
+            (&[], false),
+            (&["--open"], true),
+            (&["--secret", "x"], true),
+            (&["--secret", ""], false),
+            (&["--open", "--secret", "x"], false),
+        ];
+        for (args, good) in table {
+            let flags = Flags::try_parse_from([&["inorder-gateway"], args].concat()).unwrap();
+            assert_eq!(flags.tokens().is_ok(), good, "{args:?}");
+        }
     }
 
     #[test]

@@ -45,7 +45,6 @@ use crate::hub::Hub;
 use crate::limits::DRAIN_TIMEOUT;
 use crate::log::Log;
 use crate::origin::Origins;
-use crate::token::Tokens;
 use crate::writer::Writer;
 
 type Failure = Box<dyn std::error::Error>;
@@ -76,6 +75,7 @@ fn keep_log(flags: &Flags) {
 }
 
 async fn run(flags: Flags) -> Result<(), Failure> {
+    let tokens = flags.tokens()?;
     // Signals count from here on, so that one that comes during the start is not lost.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -87,7 +87,7 @@ async fn run(flags: Flags) -> Result<(), Failure> {
         writer: Writer::start(log.clone(), committed, flags.stop_before_push),
         hub: Hub::start(log.clone(), commits, flags.heartbeat).await?,
         log: log.clone(),
-        tokens: flags.secret.as_deref().map_or(Ok(Tokens::Open), Tokens::signed)?,
+        tokens,
         origins: Origins { listed: flags.origins.clone(), loopback_only: flags.host.is_loopback() },
         heartbeat: flags.heartbeat,
         max_queued: flags.max_queued,
@@ -105,7 +105,7 @@ async fn run(flags: Flags) -> Result<(), Failure> {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "listening on http://{address}")?;
     stdout.flush()?;
-    tracing::info!(%address, epoch = %log.epoch(), open = flags.secret.is_none(), "started");
+    tracing::info!(%address, epoch = %log.epoch(), open = flags.open, "started");
 
     tokio::select! {
         _ = interrupt.recv() => {}

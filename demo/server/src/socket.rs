@@ -607,3 +607,27 @@ fn read(message: Option<Result<Message, axum::Error>>) -> Result<Option<String>,
 fn is_too_large(error: &axum::Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.to_string().contains("too long"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g10_a_budget_is_used_up_and_renewed() {
+        let mut budget = Budget { since: Instant::now(), spent: 0 };
+        assert_eq!(budget.spend(60, 100), Ok(()));
+        assert_eq!(budget.spend(60, 100), Ok(()), "what is begun is sent");
+        let wait = budget.spend(1, 100).unwrap_err();
+        assert!((1.0..=60.0).contains(&wait), "{wait}");
+        let Some(past) = Instant::now().checked_sub(REPLAY_WINDOW) else { return };
+        budget.since = past;
+        assert_eq!(budget.spend(1, 100), Ok(()));
+    }
+
+    #[test]
+    fn a_long_list_is_chunked() {
+        let lengths = |list: Vec<usize>| chunks(list, |bytes| *bytes).iter().map(Vec::len).collect::<Vec<_>>();
+        assert!(lengths(vec![]).is_empty());
+        assert_eq!(lengths(vec![BATCH_BYTES / 2, BATCH_BYTES / 2, 1, BATCH_BYTES * 2]), [2, 1, 1]);
+    }
+}
