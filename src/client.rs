@@ -249,35 +249,39 @@ struct Asking {
 }
 
 /// Consistent state from an inconsistent WebSocket, without the WebSocket.
+///
+/// The fields stand in the order in which they are needed: nearby ones cost a byte less at each of a thousand places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct Client<P> {
-    config: Config,
-    models: Vec<Model>,
     entities: Entities,
     recoveries: Vec<Option<Box<Recovery<P>>>>,
-    free_recoveries: Vec<u32>,
-    ids: Vec<Option<Ids>>,
-    free_ids: Vec<u32>,
-    topics: Topics,
-    waves: Waves,
-    /// Not later than the first timer of an entity.
-    timer: Option<Instant>,
-    connection: Connection,
-    reported: (ConnectionState, Option<Instant>),
-    jitter: Jitter,
     now: Instant,
-    requests: Request,
-    /// Entities with a recovery request out (R20).
-    out: usize,
-    held_bytes: u64,
-    /// The entity whose replay page is being read.
-    page: Option<EntityId>,
-    undo: Option<Undo>,
+    waves: Waves,
     outputs: VecDeque<Output<P>>,
     /// Entities to look at: pull what fits, then see what is missing.
     draining: Vec<EntityId>,
     /// How many of them were looked at.
     drained: usize,
+    /// Entities with a recovery request out (R20).
+    out: usize,
+    requests: Request,
+    held_bytes: u64,
+    stats: Stats,
+    connection: Connection,
+    config: Config,
+    jitter: Jitter,
+    models: Vec<Model>,
+    free_recoveries: Vec<u32>,
+    ids: Vec<Option<Ids>>,
+    free_ids: Vec<u32>,
+    topics: Topics,
+    /// Not later than the first timer of an entity.
+    timer: Option<Instant>,
+    reported: (ConnectionState, Option<Instant>),
+    /// The entity whose replay page is being read.
+    page: Option<EntityId>,
+    undo: Option<Undo>,
     to_subscribe: Vec<Asking>,
     to_unsubscribe: Vec<EntityId>,
     to_ask_heads: Vec<EntityId>,
@@ -285,7 +289,6 @@ pub struct Client<P> {
     /// Released finals, oldest first (R31).
     released: Vec<EntityId>,
     reconcile_at: Option<Instant>,
-    stats: Stats,
 }
 
 /// What the application and the driver call.

@@ -118,12 +118,43 @@ pub(crate) struct Floor {
     pub status: Status,
 }
 
+/// The fields that are asked for most stand first, as in the client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub(crate) struct Recovery<P> {
-    pub entity: EntityId,
     pub stage: Stage,
+    pub entity: EntityId,
+    /// The snapshot request that is out, 0 for none.
+    pub snapshot: Request,
+    /// A snapshot is needed.
+    pub wants_snapshot: bool,
+    pub question: Question,
+    /// The replay said `done`: to be judged when what it brought was applied.
+    pub done: bool,
+    /// A request went out: shown as `recovering`.
+    pub shown: bool,
+    /// Given up: shown as `failed` until nothing is missing.
+    pub failed: bool,
+    /// The server no longer has what follows the position: don't resume from it.
+    pub no_after: bool,
+    /// The subscription must be sent again after the wait.
+    pub resubscribe: bool,
+    /// Snapshots asked since the entity was last live.
+    pub snapshots: u8,
+    /// Stale answers in a row (R14, R22).
+    pub lag: u8,
+    /// Errors answered in a row.
+    pub errors: u8,
+    /// Faults of `reduce` or `terminal` in a row, and the number that failed (R36).
+    pub faults: u8,
+    pub fault_at: Seq,
     /// Early events of the entity's epoch.
     pub held: Gap<P>,
+    pub ask: Option<Ask>,
+    /// The highest number known of the server in this epoch (R21).
+    pub head: Option<Seq>,
+    /// The end of the gap that was reported.
+    pub gap: Option<Seq>,
     /// What this entity adds to the client's count of held bytes.
     pub counted: u64,
     /// What a replay brought that counts only when it is done (`replay: 'whole'`).
@@ -135,35 +166,6 @@ pub(crate) struct Recovery<P> {
     pub refuted: Vec<(Epoch, u8)>,
     /// A retired epoch that answers keep naming, and how often in a row (R7).
     pub flapping: Option<(Epoch, u8)>,
-    pub ask: Option<Ask>,
-    /// The replay said `done`: to be judged when what it brought was applied.
-    pub done: bool,
-    /// The snapshot request that is out, 0 for none.
-    pub snapshot: Request,
-    /// A snapshot is needed.
-    pub wants_snapshot: bool,
-    pub question: Question,
-    /// The highest number known of the server in this epoch (R21).
-    pub head: Option<Seq>,
-    /// The end of the gap that was reported.
-    pub gap: Option<Seq>,
-    /// Snapshots asked since the entity was last live.
-    pub snapshots: u8,
-    /// Stale answers in a row (R14, R22).
-    pub lag: u8,
-    /// Errors answered in a row.
-    pub errors: u8,
-    /// Faults of `reduce` or `terminal` in a row, and the number that failed (R36).
-    pub faults: u8,
-    pub fault_at: Seq,
-    /// A request went out: shown as `recovering`.
-    pub shown: bool,
-    /// Given up: shown as `failed` until nothing is missing.
-    pub failed: bool,
-    /// The server no longer has what follows the position: don't resume from it.
-    pub no_after: bool,
-    /// The subscription must be sent again after the wait.
-    pub resubscribe: bool,
     pub floor: Option<Floor>,
     /// When a released entity is let go (R31).
     pub linger: Option<Instant>,

@@ -1,6 +1,6 @@
 //! Points on the driver's clock. Nothing in the core reads a clock: every `handle_*` is told the time.
 
-use core::ops::{Add, Sub};
+use core::ops::Add;
 
 /// A point in time, in milliseconds since an origin of the driver's choice.
 ///
@@ -8,7 +8,7 @@ use core::ops::{Add, Sub};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
-/// A span of time in milliseconds.
+/// A span of time in milliseconds. Drivers keep spans and clocks below 2^53, so that sums can't overflow.
 pub type Millis = u64;
 
 impl Instant {
@@ -22,14 +22,7 @@ impl Instant {
 impl Add<Millis> for Instant {
     type Output = Instant;
     fn add(self, millis: Millis) -> Instant {
-        Instant(self.0.saturating_add(millis))
-    }
-}
-
-impl Sub<Millis> for Instant {
-    type Output = Instant;
-    fn sub(self, millis: Millis) -> Instant {
-        Instant(self.0.saturating_sub(millis))
+        Instant(self.0 + millis)
     }
 }
 
