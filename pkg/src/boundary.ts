@@ -47,11 +47,10 @@ export interface Core {
 export interface Glue {
   initSync(options?: { module: WebAssembly.Module }): Core;
   __wbg_reset_state(): void;
-  /** Opens a socket and attaches the handlers. Throws what the constructor throws. */
+  /** Takes the socket that `make` makes and attaches the handlers. Throws what `make` throws. */
   open_socket(
     client: number,
-    constructor: unknown,
-    url: string,
+    make: () => unknown,
     onopen: () => void,
     onmessage: (event: { data: unknown }) => void,
     onclose: (event: { code: number }) => void,

@@ -3,7 +3,7 @@ import type { Core } from './boundary.js';
 import { type Frame, type Parts, receive, split } from './codec.js';
 import { Cell, EntityView, makeChange, SourceStore, SYNCS, TopicCell, TopicView, type View } from './entity.js';
 import { InorderError } from './errors.js';
-import { load, type Instance, type Parts as Loaded } from './load.js';
+import { load, loaded, type Instance, type Parts as Loaded } from './load.js';
 import { type ReadyModel, type ReadyOptions, readOptions, STATUSES, wrongUrl } from './options.js';
 import type {
   ClientEvents,
@@ -18,6 +18,7 @@ import type {
   Stop,
   Store,
   Topic,
+  WebSocketClass,
   WebSocketLike,
 } from './public/api.js';
 import { isObject } from './reduce.js';
@@ -98,6 +99,7 @@ export class Client implements PublicClient<any> {
   private loading: Promise<void> | undefined;
   private loadTries = 0;
   private traps = 0;
+  private isWaiting = false;
   /** What a trap left. */
   private saved: ReadonlyMap<number, Saved> | undefined;
 
@@ -108,6 +110,7 @@ export class Client implements PublicClient<any> {
   private readonly ready: ReadyOptions;
   private socket: WebSocketLike | undefined;
   private dialing: AbortController | undefined;
+  private prelude: Prelude | undefined;
   private token: string | undefined;
   private tokenCause: unknown;
   private readonly tokenCalls = new Map<number, AbortController>();
@@ -243,6 +246,7 @@ export class Client implements PublicClient<any> {
       this.draining = outer;
     }
     this.abandon();
+    this.dropPrelude(1000);
     for (const cell of this.cells) {
       if (cell && cell.sync !== B.FINAL_SYNC && cell.sync !== B.JOINING) {
         cell.sync = B.STALE;
@@ -427,6 +431,8 @@ export class Client implements PublicClient<any> {
 
   /** Gives the core an input. */
   give(input: number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0, i = 0, j = 0): number {
+    // After a trap there is no core for a while, and its number may be another client's.
+    if (!this.instance) return 0;
     const r = this.numbers();
     r[0] = a;
     r[1] = b;
@@ -594,7 +600,8 @@ export class Client implements PublicClient<any> {
     let state = this.states[handle];
     try {
       if (model.topic) this.regroup(handle, whole, data);
-      else if (whole) state = data === undefined ? null : data;
+      // A `final` answer may bring no state: what is shown stays.
+      else if (whole) state = data !== undefined ? data : locks ? state : null;
       else if (data !== undefined) state = model.reduce === undefined ? data : model.reduce(state, data);
       if (model.judge === undefined) {
         locks ||= status < STATUSES ? model.ends[status] !== 0 : model.terminal!.has(named!);
@@ -660,8 +667,7 @@ export class Client implements PublicClient<any> {
 
   private statusOf(handle: number, cell: Cell | undefined): string | undefined {
     if (cell) return cell.status;
-    this.core.read(this.id, handle);
-    return this.statusNames[this.numbers()[5]!];
+    return this.look(handle) ? this.statusNames[this.registers[5]!] : undefined;
   }
 
   // --- Topics ---
@@ -765,7 +771,8 @@ export class Client implements PublicClient<any> {
     this.draining = true;
     do {
       this.again = false;
-      for (;;) {
+      // A callback may have trapped it.
+      while (this.instance) {
         const output = this.core.poll(this.id, this.now);
         if (output === 0) break;
         this.output(output, this.numbers());
@@ -781,7 +788,7 @@ export class Client implements PublicClient<any> {
       }
     } while (this.again);
     this.draining = false;
-    if (!this.isClosed) this.core.arm(this.id, this.now);
+    if (this.instance && !this.isClosed) this.core.arm(this.id, this.now);
   }
 
   private output(output: number, r: Float64Array): void {
@@ -859,8 +866,7 @@ export class Client implements PublicClient<any> {
   }
 
   private syncOf(handle: number): number {
-    this.core.read(this.id, handle);
-    return this.numbers()[0]!;
+    return this.look(handle) ? this.registers[0]! : B.STALE;
   }
 
   private setSync(handle: number, sync: number): void {
@@ -960,14 +966,14 @@ export class Client implements PublicClient<any> {
   }
 
   private open(generation: number, url: string | URL): void {
-    const { line } = this;
-    const WebSocket = this.options.WebSocket ?? globalThis.WebSocket;
+    const { line, prelude } = this;
+    this.prelude = undefined;
     const isCurrent = () => this.line === line;
+    let socket: WebSocketLike;
     try {
-      this.socket = this.instance!.glue.open_socket(
+      socket = this.socket = this.instance!.glue.open_socket(
         this.id,
-        WebSocket,
-        String(url),
+        () => prelude?.socket ?? this.makeSocket(url),
         () => isCurrent() && this.enter(() => this.put(B.OPENED, generation)),
         (event) => {
           if (isCurrent()) this.enter(this.message, event.data);
@@ -988,8 +994,42 @@ export class Client implements PublicClient<any> {
           cause,
         ),
       );
-      this.ended(generation, 1006);
+      return this.ended(generation, 1006);
     }
+    if (!prelude) return;
+    // What happened before the core was there.
+    if (socket.readyState === 1) this.put(B.OPENED, generation);
+    for (const data of prelude.messages) if (isCurrent()) this.message(data);
+    if (prelude.code && isCurrent()) this.ended(generation, prelude.code);
+  }
+
+  private makeSocket(url: string | URL): WebSocketLike {
+    const WebSocket = this.options.WebSocket ?? (globalThis.WebSocket as WebSocketClass);
+    return new WebSocket(String(url), SUBPROTOCOL);
+  }
+
+  /** Begins the handshake while the wasm is still loading. */
+  private dialEarly(): void {
+    const { url, getToken } = this.options;
+    if (getToken || typeof url === 'function') return;
+    try {
+      const socket = this.makeSocket(url);
+      const prelude: Prelude = { socket, messages: [], code: 0 };
+      socket.binaryType = 'arraybuffer';
+      socket.onmessage = ({ data }) => prelude.messages.push(data);
+      socket.onclose = ({ code }) => (prelude.code = code);
+      socket.onerror = none;
+      this.prelude = prelude;
+    } catch {
+      // The core dials again, and reports it then.
+    }
+  }
+
+  /** A socket that the core did not ask for. */
+  private dropPrelude(code: number): void {
+    const { prelude } = this;
+    this.prelude = undefined;
+    if (prelude) hush(prelude.socket, code);
   }
 
   private ended(generation: number, code: number): void {
@@ -1033,8 +1073,7 @@ export class Client implements PublicClient<any> {
 
   /** The core need not know of every message, but before it judges silence. */
   private tellHeard(): void {
-    if (this.heardAt === 0) return;
-    this.registers = this.numbers();
+    if (this.heardAt === 0 || !this.instance) return;
     this.core.handle(this.id, B.HEARD, this.heardAt);
     this.heardAt = 0;
   }
@@ -1258,10 +1297,16 @@ export class Client implements PublicClient<any> {
   // --- Starting and traps ---
 
   private start(): void {
-    if (this.loading || this.isClosed) return;
+    if (this.loading || this.isClosed || this.isWaiting) return;
+    if (loaded) {
+      this.instance = loaded;
+      this.enter(() => this.begin());
+      return;
+    }
+    this.dialEarly();
     this.loading = bounded(load(this.loader), this.ready.user).then(
       (instance) => {
-        if (this.isClosed) return;
+        if (this.isClosed || this.instance) return;
         this.instance = instance;
         this.loadTries = 0;
         this.enter(() => this.begin());
@@ -1269,10 +1314,11 @@ export class Client implements PublicClient<any> {
       (cause: unknown) => {
         this.loading = undefined;
         if (this.isClosed) return;
+        this.dropPrelude(4000);
         this.report(
           cause instanceof InorderError
             ? cause
-            : new InorderError('load', 'Loading the WebAssembly of inorder took too long.', true),
+            : new InorderError('load', 'Loading the WebAssembly of inorder took too long; it is tried again.', true),
         );
         const wait = this.later(this.loadTries++, () => this.start());
         this.setConnection('offline', wait);
@@ -1284,8 +1330,10 @@ export class Client implements PublicClient<any> {
   private later(tries: number, then: () => void): number {
     const bound = Math.min(RETRY_CAP, RETRY_BASE * 2 ** tries);
     const wait = bound / 2 + (Math.random() * bound) / 2;
+    this.isWaiting = true;
     const retry = setTimeout(() => {
       this.retries.delete(retry);
+      this.isWaiting = false;
       then();
     }, wait);
     this.retries.add(retry);
@@ -1314,6 +1362,7 @@ export class Client implements PublicClient<any> {
     for (const cell of [...this.early.values()]) if (cell.uses > 0) this.enroll(cell);
     if (this.wanted) this.give(B.CONNECT);
     this.drain();
+    this.dropPrelude(4000);
   }
 
   private leaveInstance(): void {
@@ -1375,14 +1424,7 @@ export class Client implements PublicClient<any> {
       // Its listeners throw when they are called; nothing more can be done from here.
     }
     this.abandon();
-    if (socket) {
-      socket.onopen = socket.onmessage = socket.onclose = socket.onerror = null;
-      try {
-        socket.close(4000);
-      } catch {
-        // It was closed already.
-      }
-    }
+    if (socket) hush(socket, 4000);
     return saved;
   }
 
@@ -1552,6 +1594,24 @@ export class Client implements PublicClient<any> {
   refuseListener(): Stop {
     this.report(new InorderError('listener', 'A listener must be a function, or an object with a function `next`.'));
     return stop(none);
+  }
+}
+
+/** A socket from before the core was there, and what happened to it. */
+interface Prelude {
+  readonly socket: WebSocketLike;
+  readonly messages: unknown[];
+  code: number;
+}
+
+/** Closes a socket and hears no more of it. */
+function hush(socket: WebSocketLike, code: number): void {
+  socket.onopen = socket.onmessage = socket.onclose = null;
+  socket.onerror = none;
+  try {
+    socket.close(code);
+  } catch {
+    // It was closed already.
   }
 }
 

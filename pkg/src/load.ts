@@ -19,6 +19,9 @@ export interface Instance {
 
 let loading: Promise<Instance> | undefined;
 
+/** The instance, once it is there. */
+export let loaded: Instance | undefined;
+
 /**
  * Loads the wasm, once per page. A failure is not kept: the next call tries again.
  *
@@ -39,7 +42,7 @@ export function load(find: () => Promise<Parts>): Promise<Instance> {
 async function begin(find: () => Promise<Parts>): Promise<Instance> {
   const { glue, wasm } = await find();
   const module = await compile(wasm);
-  return { glue, core: glue.initSync({ module }), clients: new Set() };
+  return (loaded = { glue, core: glue.initSync({ module }), clients: new Set() });
 }
 
 async function compile(source: WasmSource): Promise<WebAssembly.Module> {

@@ -316,6 +316,19 @@ describe('commands', () => {
     expect(world.client.entity('job/1').getSnapshot().sync).toBe('live');
   });
 
+  test.each([
+    ['keeps the state', {}, { v: 5 }],
+    ['or brings it', { data: { v: 'end' } }, { v: 'end' }],
+  ])('a final answer %s', async (_, more, state) => {
+    const world = new World();
+    const socket = await world.live(5);
+    socket.event(8, { v: 8 });
+    await world.pass(100);
+    const request = socket.request('replay');
+    socket.say({ type: 'final', request, entity: 'job/1', epoch: 'E', status: 'gone for good', ...more });
+    expect(world.client.entity('job/1').getSnapshot()).toMatchObject({ sync: 'final', state, status: 'gone for good' });
+  });
+
   test('vacancies in a replay', async () => {
     const world = new World();
     const socket = await world.live(5);
