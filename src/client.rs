@@ -910,7 +910,8 @@ impl<P> Client<P> {
         for member in self.topics.members(topic).to_vec() {
             let entity = &self.entities[member];
             let covered = self.waves.get(entity.wave).is_some_and(|wave| wave.kind == WaveKind::Member);
-            if vouches && covered && entity.position().is_some() {
+            // Who was named in `behind` gets an answer of its own, which may come after the cursor.
+            if vouches && covered && entity.position().is_some() && !entity.has(Flags::BEHIND) {
                 self.set_wave(member, 0);
                 self.confirm(member);
                 self.settle(member);
