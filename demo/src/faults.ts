@@ -107,8 +107,8 @@ export const PRESETS: readonly Preset[] = [
   {
     name: 'broker',
     label: 'Broker redelivers',
-    says: 'At-least-once delivery: old events come again, later.',
-    faults: { duplicate: 0.35, reorder: 0.2, stale_snapshot: 0.03 },
+    says: 'At-least-once delivery: what is old comes again, later.',
+    faults: { duplicate: 0.35, reorder: 0.2, stale_snapshot: 0.08 },
     script: [],
     round: 60,
   },

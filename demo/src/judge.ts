@@ -20,6 +20,8 @@ export interface Shown {
   readonly highest: number;
   /** What the column says of itself; a naive one says nothing. */
   readonly sync?: Sync;
+  /** Whether the column says that nothing was heard from the server for too long. */
+  readonly silent?: boolean;
 }
 
 interface Known {
@@ -64,7 +66,7 @@ export class Judge {
     const known = this.#known.get(entity);
     const last = known?.at(-1);
     if (!known || !last) return undefined;
-    const says = shown?.sync !== undefined && shown.sync !== 'live' && shown.sync !== 'final';
+    const says = shown?.silent || (shown?.sync !== undefined && shown.sync !== 'live' && shown.sync !== 'final');
     const doubt: Verdict = says ? 'late' : 'wrong';
     const first = known[0]?.since ?? now;
     if (!shown) return now - first < this.patience ? 'late' : doubt;

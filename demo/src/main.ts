@@ -91,16 +91,13 @@ function run(settings: Settings, source: Source): void {
     const at = now();
     drawn = at;
     const inorder = new Map([...jobs.getSnapshot(), ...deployments.getSnapshot()]);
-    const compared = { inorder, naive: naive.cells, judge, resurrections: naive.resurrections, open: timeline.entity };
-    const score = board.show(compared, at);
+    const silence = at - heardAt > beat + HEARTBEAT_SLACK_MS ? at - heardAt : undefined;
+    const silent = silence !== undefined && client.status.getSnapshot().connection === 'live';
+    const { resurrections } = naive;
+    const score = board.show({ inorder, naive: naive.cells, judge, resurrections, silent, open: timeline.entity }, at);
     let recovering = 0;
     for (const { sync } of inorder.values()) if (sync !== 'live' && sync !== 'final') recovering += 1;
-    badge.show({
-      status: client.status.getSnapshot(),
-      recovering,
-      silence: at - heardAt,
-      patience: beat + HEARTBEAT_SLACK_MS,
-    });
+    badge.show({ status: client.status.getSnapshot(), recovering, silence });
     counters.show(client.stats(), prevented);
     const held = journal.held();
     plots.held(held);

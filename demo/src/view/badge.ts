@@ -6,17 +6,16 @@ export interface BadgeState {
   readonly status: ClientStatus;
   /** Entities that are connected and not up to date. */
   readonly recovering: number;
-  /** Since the last message of the server, in milliseconds, and how much is normal. */
-  readonly silence: number;
-  readonly patience: number;
+  /** Since the last message of the server, in milliseconds, where that is longer than normal. */
+  readonly silence: number | undefined;
 }
 
 type Look = 'live' | 'recovering' | 'offline' | 'waiting';
 
-function read({ status, recovering, silence, patience }: BadgeState): { look: Look; label: string; detail: string } {
+function read({ status, recovering, silence }: BadgeState): { look: Look; label: string; detail: string } {
   switch (status.connection) {
     case 'live':
-      if (silence > patience) {
+      if (silence !== undefined) {
         return { look: 'recovering', label: 'Silent', detail: `no sign of life for ${(silence / 1_000).toFixed(0)} s` };
       }
       if (recovering > 0) return { look: 'recovering', label: 'Recovering', detail: `${recovering} to go` };

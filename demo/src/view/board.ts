@@ -27,6 +27,7 @@ interface Content {
   readonly sync?: Sync | undefined;
   readonly verdict?: Verdict | undefined;
   readonly resurrected?: boolean;
+  readonly silent?: boolean;
 }
 
 const object = (value: unknown): Record<string, unknown> =>
@@ -86,6 +87,7 @@ class Cell {
     setAttribute(root, 'data-status', status);
     setAttribute(root, 'data-progress', typeof progress === 'number' ? progress : undefined);
     setAttribute(root, 'data-sync', content?.sync);
+    setAttribute(root, 'data-silent', content?.silent ?? false);
     setAttribute(root, 'data-verdict', content?.verdict);
     setAttribute(root, 'data-resurrected', content?.resurrected ?? false);
     setText(this.#status, status ?? '—');
@@ -102,6 +104,7 @@ class Cell {
     if (!content) return this.column === 'truth' ? '' : 'not heard of';
     if (content.resurrected) return 'back from the dead';
     if (content.verdict === 'wrong' && truth) return `wrong: ${differenceOf(content, truth)}`;
+    if (content.silent && content.sync === 'live') return 'silent';
     if (content.sync !== undefined && content.sync !== 'live') return content.sync;
     if (content.verdict === 'late') return this.column === 'naive' ? 'behind' : 'catching up';
     return content.sync ?? '';
@@ -190,6 +193,8 @@ export interface Compared {
   readonly naive: ReadonlyMap<string, NaiveCell>;
   readonly judge: Judge;
   readonly resurrections: number;
+  /** Nothing was heard from the server for longer than is normal. */
+  readonly silent: boolean;
   readonly open: string | undefined;
 }
 
@@ -242,7 +247,10 @@ export class Board {
   }
 
   /** Shows both columns beside the truth and returns how they stand. */
-  show({ inorder, naive, judge, resurrections, open }: Compared, now: number): { naive: Score; inorder: Score } {
+  show(
+    { inorder, naive, judge, resurrections, silent, open }: Compared,
+    now: number,
+  ): { naive: Score; inorder: Score } {
     const tally = { naive: { right: 0, late: 0, wrong: 0 }, inorder: { right: 0, late: 0, wrong: 0 } };
     const names = new Set([...judge.entities(), ...inorder.keys()]);
     for (const [model, group] of Object.entries(this.#groups)) {
@@ -251,7 +259,7 @@ export class Board {
         const { entity } = row;
         const truth = judge.truth(entity);
         const naiveContent = contentOfNaive(entity, naive.get(entity), judge, now);
-        const inorderContent = contentOfInorder(entity, inorder.get(entity), judge, now);
+        const inorderContent = contentOfInorder(entity, inorder.get(entity), silent, judge, now);
         if (truth) {
           tally.naive[naiveContent?.verdict ?? judge.verdict(entity, undefined, now) ?? 'late'] += 1;
           tally.inorder[inorderContent?.verdict ?? 'late'] += 1;
@@ -286,11 +294,12 @@ function contentOfNaive(entity: string, cell: NaiveCell | undefined, judge: Judg
 function contentOfInorder(
   entity: string,
   snapshot: EntitySnapshot | undefined,
+  silent: boolean,
   judge: Judge,
   now: number,
 ): Content | undefined {
   if (!snapshot || snapshot.seq === undefined) return undefined;
   const { state, status, seq, epoch = '', sync } = snapshot;
-  const shown: Shown = { state, status, seq, epoch, highest: seq, sync };
-  return { status, data: object(state), seq, epoch, sync, verdict: judge.verdict(entity, shown, now) };
+  const shown: Shown = { state, status, seq, epoch, highest: seq, sync, silent };
+  return { status, data: object(state), seq, epoch, sync, silent, verdict: judge.verdict(entity, shown, now) };
 }

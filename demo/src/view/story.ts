@@ -125,6 +125,7 @@ class Performance {
     for (const name of DEPLOYMENTS) {
       this.client.entity(name).subscribe((snapshot) => {
         this.shown.set(name, snapshot as EntitySnapshot);
+        this.#play();
         this.onChange();
       });
     }
@@ -168,7 +169,6 @@ class Performance {
         say({ type: 'snapshot', request, entity, epoch: EPOCH, seq: 0, data: null });
       }
     }
-    this.#play();
   }
 }
 
