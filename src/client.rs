@@ -905,6 +905,9 @@ impl<P> Client<P> {
             return;
         }
         self.topics.note(topic).cursor = true;
+        if !self.is_confirmed(topic) {
+            return;
+        }
         // While the topic itself is in doubt, so is who its members are.
         let vouches = self.sync(topic) == Sync::Live;
         for member in self.topics.members(topic).to_vec() {
