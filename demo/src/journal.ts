@@ -61,6 +61,11 @@ export class Course {
   }
 }
 
+function release(course: Course, now: number): void {
+  for (const mark of course.held.values()) mark.until = now;
+  course.held.clear();
+}
+
 /**
  * Writes down what the socket brought and what the client made of it.
  *
@@ -81,11 +86,10 @@ export class Journal {
     return course;
   }
 
-  /** Events that wait for an earlier one, over all entities. */
-  held(): number {
-    let sum = 0;
-    for (const course of this.#courses.values()) sum += course.held.size;
-    return sum;
+  /** The client says that nothing of this entity waits any more. */
+  released(entity: string, now: number): void {
+    const course = this.#courses.get(entity);
+    if (course) release(course, now);
   }
 
   /** Forgets entities that are not on the page any more. */
@@ -181,10 +185,7 @@ export class Journal {
     const course = this.of(entity);
     course.sync = sync;
     if (sync === 'recovering' || sync === 'stale' || sync === 'failed') course.troubledAt ??= now;
-    if (sync === 'final') {
-      for (const mark of course.held.values()) mark.until = now;
-      course.held.clear();
-    }
+    if (sync === 'final') release(course, now);
     if ((sync === 'live' || sync === 'final') && course.gap) course.gap.healed = now;
     this.#calm(entity, course, now);
   }

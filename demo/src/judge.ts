@@ -61,12 +61,12 @@ export class Judge {
     return this.#known.keys();
   }
 
-  /** Judges a cell. `undefined`: there is no truth to compare with. */
-  verdict(entity: string, shown: Shown | undefined, now: number): Verdict | undefined {
+  /** Judges a cell; `sync` is what the column says where it shows nothing. `undefined`: there is no truth. */
+  verdict(entity: string, shown: Shown | undefined, now: number, sync = shown?.sync): Verdict | undefined {
     const known = this.#known.get(entity);
     const last = known?.at(-1);
     if (!known || !last) return undefined;
-    const says = shown?.silent || (shown?.sync !== undefined && shown.sync !== 'live' && shown.sync !== 'final');
+    const says = shown?.silent || (sync !== undefined && sync !== 'live' && sync !== 'final');
     const doubt: Verdict = says ? 'late' : 'wrong';
     const first = known[0]?.since ?? now;
     if (!shown) return now - first < this.patience ? 'late' : doubt;

@@ -96,10 +96,15 @@ function run(settings: Settings, source: Source): void {
     const { resurrections } = naive;
     const score = board.show({ inorder, naive: naive.cells, judge, resurrections, silent, open: timeline.entity }, at);
     let recovering = 0;
-    for (const { sync } of inorder.values()) if (sync !== 'live' && sync !== 'final') recovering += 1;
+    let held = 0;
+    for (const [entity, { sync }] of inorder) {
+      if (sync !== 'live' && sync !== 'final') recovering += 1;
+      const waiting = client.held(entity);
+      held += waiting;
+      if (waiting === 0) journal.released(entity, at);
+    }
     badge.show({ status: client.status.getSnapshot(), recovering, silence });
     counters.show(client.stats(), prevented);
-    const held = journal.held();
     plots.held(held);
     plots.sample(at, journal.recoveries, held);
     const { entity } = timeline;

@@ -70,7 +70,7 @@ class Cell {
   constructor(readonly column: Column) {
     this.root = el(
       'td',
-      { class: 'cell', 'data-column': column },
+      { role: 'cell', class: 'cell', 'data-column': column },
       el('div', { class: 'line' }, this.#status, this.#bar, this.#progress, this.#seq),
       el('div', { class: 'line second' }, this.#mark, this.#detail),
     );
@@ -112,7 +112,7 @@ class Cell {
 }
 
 class Row {
-  readonly root = el('tr');
+  readonly root = el('tr', { role: 'row' });
   readonly #name = el('button', { type: 'button', class: 'name' });
   readonly #title = el('span', { class: 'title' });
   readonly #id = el('span', { class: 'id' });
@@ -126,7 +126,10 @@ class Row {
   constructor(onOpen: (entity: string) => void) {
     this.#name.append(this.#title, this.#id);
     this.#name.addEventListener('click', () => onOpen(this.entity));
-    this.root.append(el('th', { scope: 'row' }, this.#name), ...COLUMNS.map((column) => this.#cells[column].root));
+    this.root.append(
+      el('th', { role: 'rowheader', scope: 'row' }, this.#name),
+      ...COLUMNS.map((column) => this.#cells[column].root),
+    );
   }
 
   show(
@@ -149,13 +152,19 @@ class Row {
 
 /** Rows keep their place as long as their entity is there; a new one takes the place of one that left. */
 class Group {
-  readonly root = el('tbody');
+  readonly root = el('tbody', { role: 'rowgroup' });
   readonly #rows: Row[] = [];
   readonly #onOpen: (entity: string) => void;
 
   constructor(title: string, onOpen: (entity: string) => void) {
     this.#onOpen = onOpen;
-    this.root.append(el('tr', { class: 'group' }, el('th', { scope: 'rowgroup', colspan: COLUMNS.length + 1 }, title)));
+    this.root.append(
+      el(
+        'tr',
+        { role: 'row', class: 'group' },
+        el('th', { role: 'rowheader', scope: 'rowgroup', colspan: COLUMNS.length + 1 }, title),
+      ),
+    );
   }
 
   /** The rows of these entities. */
@@ -208,7 +217,7 @@ class Head {
   constructor(column: Column) {
     this.root = el(
       'th',
-      { scope: 'col', 'data-column': column },
+      { role: 'columnheader', scope: 'col', 'data-column': column },
       el('span', { class: 'heading' }, TITLES[column], el('small', {}, SUBTITLES[column])),
       el('span', { class: 'score' }, this.#count, this.#word),
       el('span', { class: 'more' }, this.#more, this.#aside),
@@ -237,10 +246,20 @@ export class Board {
     this.#groups = { job: new Group('Jobs', onOpen), deployment: new Group('Deployments', onOpen) };
     const heads = COLUMNS.map((column) => this.#heads[column].root);
     part('board').append(
+      // On a narrow screen the table is laid out as a grid; the roles keep it a table.
       el(
         'table',
-        {},
-        el('thead', {}, el('tr', {}, el('th', { scope: 'col', class: 'corner' }, el('span', {}, 'Job')), ...heads)),
+        { role: 'table' },
+        el(
+          'thead',
+          { role: 'rowgroup' },
+          el(
+            'tr',
+            { role: 'row' },
+            el('th', { role: 'columnheader', scope: 'col', class: 'corner' }, el('span', {}, 'Job')),
+            ...heads,
+          ),
+        ),
         ...Object.values(this.#groups).map(({ root }) => root),
       ),
     );
@@ -298,8 +317,11 @@ function contentOfInorder(
   judge: Judge,
   now: number,
 ): Content | undefined {
-  if (!snapshot || snapshot.seq === undefined) return undefined;
+  if (!snapshot) return undefined;
   const { state, status, seq, epoch = '', sync } = snapshot;
+  if (seq === undefined) {
+    return { status, data: {}, seq, epoch: undefined, sync, verdict: judge.verdict(entity, undefined, now, sync) };
+  }
   const shown: Shown = { state, status, seq, epoch, highest: seq, sync, silent };
   return { status, data: object(state), seq, epoch, sync, silent, verdict: judge.verdict(entity, shown, now) };
 }

@@ -7,7 +7,7 @@ import { colour } from './theme';
 /** A sample this often, for this long, in seconds. */
 const EVERY_S = 0.5;
 const WINDOW_S = 90;
-const HEIGHT = 96;
+const HEIGHT = 124;
 
 /** The two plots: how much waits, and how long it takes to be right again. */
 export class Plots {

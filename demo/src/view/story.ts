@@ -251,7 +251,7 @@ export class Story {
   #show(): void {
     const step = this.#step;
     setText(this.#count, `${step} of ${DELIVERIES.length}`);
-    setText(this.#says, DELIVERIES[step - 1]?.says ?? 'Nothing has been delivered yet.');
+    setText(this.#says, DELIVERIES[step - 1]?.says ?? 'Nothing has been delivered yet. Both clients wait.');
     setText(this.#next, step === DELIVERIES.length ? 'From the beginning' : 'Next delivery');
     this.#back.disabled = step === 0;
     [...this.#script.children].forEach((line, index) => {

@@ -13,6 +13,10 @@ const TOP = 22;
 const BOTTOM = 20;
 const HEIGHT = TOP + LANES.length * LANE_HEIGHT + BOTTOM;
 
+/** The least distance of two marks, and how far a crowd may push one aside, in pixels. */
+const STEP = 14;
+const CROWD = 80;
+
 /** The last happenings that are listed as text. */
 const LISTED = 7;
 
@@ -175,22 +179,26 @@ export class Timeline {
 
   #mark(mark: Mark, x: (at: number) => number, now: number, taken: Partial<Record<Lane, number>>): Node[] {
     const { lane, kind, seq, at, until } = mark;
-    const left = Math.max(LEFT, x(at));
     const middle = y(lane);
     const title = svg('title', {}, words(mark));
+    const before = taken[lane] ?? -99;
+    const start = Math.max(LEFT, x(at));
+    // What happened in one instant stands side by side.
+    const left = lane !== 'held' && before - start < CROWD && start - before < STEP ? before + STEP : start;
+    const width = Math.max(3, x(until ?? now) - start);
+    const centre = lane === 'held' ? start + width / 2 : left;
     const shape =
       lane === 'held'
-        ? svg('rect', { x: left, y: middle - 5, width: Math.max(3, x(until ?? now) - left), height: 10, rx: 4 }, title)
+        ? svg('rect', { x: start, y: middle - 5, width, height: 10, rx: 4 }, title)
         : kind === 'snapshot'
-          ? svg('path', { d: `M${left} ${middle - 8}l8 8-8 8-8-8z` }, title)
+          ? svg('path', { d: `M${left} ${middle - 7}l7 7-7 7-7-7z` }, title)
           : svg('circle', { cx: left, cy: middle, r: 5 }, title);
     setAttribute(shape, 'class', `mark ${lane}`);
     const nodes: Node[] = [shape];
     // A number only where there is room for it.
-    const middleOf = lane === 'held' ? left + Math.max(3, x(until ?? now) - left) / 2 : left;
-    if (middleOf - (taken[lane] ?? -99) > 20) {
-      taken[lane] = middleOf;
-      nodes.push(svg('text', { class: 'number', x: middleOf, y: middle - 9, 'text-anchor': 'middle' }, String(seq)));
+    if (centre - before >= STEP) {
+      taken[lane] = centre;
+      nodes.push(svg('text', { class: 'number', x: centre, y: middle - 9, 'text-anchor': 'middle' }, String(seq)));
     }
     return nodes;
   }
