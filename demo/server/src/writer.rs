@@ -21,10 +21,17 @@ struct Posted {
     answer: oneshot::Sender<Result<Written, Failed>>,
 }
 
+/// What the writer is asked to do, each in its turn.
+enum Order {
+    Post(Posted),
+    /// Put the log back by so many changes, on purpose.
+    Restore(u64, oneshot::Sender<Result<Arc<str>, Unavailable>>),
+}
+
 /// The way to the writer's task; cheap to clone.
 #[derive(Clone)]
 pub struct Writer {
-    queue: mpsc::Sender<Posted>,
+    queue: mpsc::Sender<Order>,
 }
 
 impl Writer {
@@ -33,8 +40,8 @@ impl Writer {
     /// `stop_before_push` is for tests of G2: after so many stored events the task stops between
     /// commit and push, for ever.
     pub fn start(log: Arc<Log>, committed: watch::Sender<u64>, stop_before_push: Option<u64>) -> Writer {
-        let (queue, posts) = mpsc::channel(WRITER_QUEUE);
-        tokio::spawn(run(log, posts, committed, stop_before_push));
+        let (queue, orders) = mpsc::channel(WRITER_QUEUE);
+        tokio::spawn(Task { log, committed, stop_before_push, stored: 0 }.run(orders));
         Writer { queue }
     }
 
@@ -44,34 +51,68 @@ impl Writer {
     /// When the queue is full or the log can't be written.
     pub async fn post(&self, write: Write) -> Result<Written, Failed> {
         let (answer, written) = oneshot::channel();
-        match self.queue.try_send(Posted { write, answer }) {
+        match self.queue.try_send(Order::Post(Posted { write, answer })) {
             Ok(()) => written.await.unwrap_or(Err(Failed::Unavailable)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(Failed::Full),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Failed::Unavailable),
         }
     }
+
+    /// Puts the log back by so many changes of each entity, under a new epoch, which comes back; a fault on purpose.
+    ///
+    /// It takes its turn among the posts, so that each of them is wholly before it or wholly after it (G9).
+    ///
+    /// # Errors
+    /// When the log stays as it was, or its mark can't be written.
+    pub async fn restore(&self, events: u64) -> Result<Arc<str>, Unavailable> {
+        let (answer, restored) = oneshot::channel();
+        // A writer that is gone drops the answer, too.
+        let _ = self.queue.send(Order::Restore(events, answer)).await;
+        restored.await.unwrap_or_else(|_| Err(Unavailable("The writer has stopped.".to_owned())))
+    }
 }
 
-async fn run(
+struct Task {
     log: Arc<Log>,
-    mut posts: mpsc::Receiver<Posted>,
     committed: watch::Sender<u64>,
     stop_before_push: Option<u64>,
-) {
-    let mut stored: u64 = 0;
-    let mut batch = Vec::with_capacity(WRITER_BATCH);
-    while posts.recv_many(&mut batch, WRITER_BATCH).await > 0 {
+    stored: u64,
+}
+
+impl Task {
+    async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let mut batch = Vec::with_capacity(WRITER_BATCH);
+        while orders.recv_many(&mut batch, WRITER_BATCH).await > 0 {
+            let mut posts = Vec::with_capacity(batch.len());
+            for order in batch.drain(..) {
+                match order {
+                    Order::Post(posted) => posts.push(posted),
+                    Order::Restore(events, answer) => {
+                        self.store(std::mem::take(&mut posts)).await;
+                        // Whoever asked may be gone; it is done all the same.
+                        let _ = answer.send(restore(&self.log, events).await);
+                    }
+                }
+            }
+            self.store(posts).await;
+        }
+    }
+
+    async fn store(&mut self, posts: Vec<Posted>) {
+        if posts.is_empty() {
+            return;
+        }
         let (writes, answers): (Vec<Write>, Vec<_>) =
-            batch.drain(..).map(|posted| (posted.write, posted.answer)).unzip();
-        match commit(&log, &writes).await {
+            posts.into_iter().map(|posted| (posted.write, posted.answer)).unzip();
+        match commit(&self.log, &writes).await {
             Ok((written, row)) => {
-                stored += written.iter().filter(|w| is_new(w)).count() as u64;
-                if stop_before_push.is_some_and(|limit| stored >= limit) {
-                    tracing::warn!(stored, "stopped between commit and push");
+                self.stored += written.iter().filter(|w| is_new(w)).count() as u64;
+                if self.stop_before_push.is_some_and(|limit| self.stored >= limit) {
+                    tracing::warn!(stored = self.stored, "stopped between commit and push");
                     std::future::pending::<()>().await;
                 }
                 tracing::debug!(writes = writes.len(), row, "committed");
-                committed.send_if_modified(|last| std::mem::replace(last, row) != row);
+                self.committed.send_if_modified(|last| std::mem::replace(last, row) != row);
                 for (answer, written) in answers.into_iter().zip(written) {
                     // A producer that went away gets its number when it posts the same id again.
                     let _ = answer.send(Ok(written));
@@ -93,6 +134,12 @@ async fn commit(log: &Log, writes: &[Write]) -> Result<(Vec<Written>, u64), Unav
         tokio::task::block_in_place(|| log.note(row))?;
     }
     Ok((written, row))
+}
+
+async fn restore(log: &Log, events: u64) -> Result<Arc<str>, Unavailable> {
+    let (epoch, row) = log.restore(events).await?;
+    tokio::task::block_in_place(|| log.note(row))?;
+    Ok(epoch)
 }
 
 fn is_new(written: &Written) -> bool {

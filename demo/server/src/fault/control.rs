@@ -105,7 +105,7 @@ async fn act(
         "stale_snapshot" => Deed::StaleSnapshot,
         "new_epoch" => {
             let lacking = events.unwrap_or(LACKING);
-            let epoch = gateway.log.restore(lacking).await?;
+            let epoch = gateway.writer.restore(lacking).await?;
             if lacking > 0 {
                 // What an operator does: the gateway is down while an older copy is put back.
                 faults.act(Action { key: None, deed: Deed::Cut });

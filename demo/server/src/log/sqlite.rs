@@ -337,9 +337,12 @@ impl Sqlite {
     /// Puts the log back, as a restored backup does: each entity that is not final loses its last changes, and the
     /// epoch is new (G9). Topics stay, and entities whose earlier events are not all kept.
     ///
+    /// Both in one transaction, or a number that was taken back could be given again in the old epoch. To be called
+    /// by whoever calls [`Sqlite::commit`], and like there [`Sqlite::note`] must follow before anyone is told.
+    ///
     /// # Errors
     /// When the log stays as it was.
-    pub async fn restore(&self, events: u64) -> Result<Arc<str>, Unavailable> {
+    pub async fn restore(&self, events: u64) -> Result<(Arc<str>, u64), Unavailable> {
         let mut connection = self.writer.acquire().await?;
         let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
         let names = sqlx::query("SELECT name FROM entity WHERE oldest = 1").fetch_all(&mut *tx).await?;
@@ -375,20 +378,10 @@ impl Sqlite {
             }
             store_line(&mut tx, &name, &line).await?;
         }
+        let (epoch, row) = renew(&mut tx).await?;
         tx.commit().await?;
-        drop(connection);
-        self.renew_epoch().await
-    }
-
-    /// Renews the epoch of the running log (G9). The kept events go over to it with their numbers.
-    ///
-    /// # Errors
-    /// When the epoch stays as it was.
-    pub async fn renew_epoch(&self) -> Result<Arc<str>, Unavailable> {
-        let (epoch, row) = renew(&self.writer).await?;
         *self.epoch.write().unwrap_or_else(PoisonError::into_inner) = epoch.clone();
-        self.note(row)?;
-        Ok(epoch)
+        Ok((epoch, row))
     }
 
     /// The events after a row, in order.
@@ -620,7 +613,10 @@ async fn settle_epoch(
             let (epoch, row): (Arc<str>, u64) = (text(&line, 0)?, number(&line, 1)?);
             let may_have_gone_back = noted.as_ref().is_none_or(|noted| *noted.epoch != *epoch || noted.row > row);
             if new_epoch || may_have_gone_back {
-                let (renewed, row) = renew(writer).await?;
+                let mut connection = writer.acquire().await?;
+                let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+                let (renewed, row) = renew(&mut tx).await?;
+                tx.commit().await?;
                 tracing::warn!(old = %epoch, new = %renewed, row, "the log may have gone back; its epoch is new");
                 (renewed, row)
             } else {
@@ -634,15 +630,12 @@ async fn settle_epoch(
     Ok((mark, epoch))
 }
 
-async fn renew(writer: &SqlitePool) -> Sql<(Arc<str>, u64)> {
+/// Renews the epoch (G9). The kept events go over to it with their numbers.
+async fn renew(tx: &mut SqliteConnection) -> Sql<(Arc<str>, u64)> {
     let epoch = fresh_epoch();
-    let mut connection = writer.acquire().await?;
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("UPDATE event SET epoch = ?").bind(&*epoch).execute(&mut *tx).await?;
     sqlx::query("UPDATE meta SET epoch = ?").bind(&*epoch).execute(&mut *tx).await?;
-    let (_, row) = meta(&mut tx).await?;
-    tx.commit().await?;
-    Ok((epoch, row))
+    meta(tx).await
 }
 
 /// Ten letters and digits from the system's randomness: short, since it is in every frame, and no two alike.

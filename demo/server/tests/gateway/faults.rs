@@ -1,5 +1,7 @@
 //! Faults on purpose.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -254,6 +256,34 @@ async fn a_restored_backup_lacks_the_last_changes_of_what_is_not_final() {
     assert_eq!(socket.next_brief(2).await, ["subscribed job/1 6", "snapshot job/1 6"]);
     gateway.count("job/1", 7, 7).await;
     assert_eq!(socket.next_brief(1).await, ["event job/1 7"]);
+}
+
+#[tokio::test]
+async fn no_number_is_given_twice_in_an_epoch_while_backups_are_restored() {
+    let folder = Folder::new();
+    for gateway in [breakable().await, Gateway::with_file(&folder.path("log.db"), &["--faults"]).await] {
+        let restored = AtomicBool::new(false);
+        let produce = async |entity: &str| {
+            let mut given = Vec::new();
+            while !restored.load(Ordering::Relaxed) {
+                let (status, body) = gateway.try_post(entity, &json!({ "data": {} })).await;
+                assert_eq!(status, 200, "{body}");
+                given.push(format!("{entity} {} {}", body["epoch"], body["seq"]));
+            }
+            given
+        };
+        let restore = async {
+            for _ in 0..20 {
+                act(&gateway, "new_epoch?events=2").await;
+            }
+            restored.store(true, Ordering::Relaxed);
+        };
+        let (one, same, other, ()) = tokio::join!(produce("job/1"), produce("job/1"), produce("job/2"), restore);
+        let mut seen = HashSet::new();
+        for number in [one, same, other].concat() {
+            assert!(seen.insert(number.clone()), "given twice: {number}");
+        }
+    }
 }
 
 #[tokio::test]
