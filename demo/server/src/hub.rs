@@ -169,16 +169,19 @@ impl Hub {
     async fn push(self: Arc<Self>, mut committed: watch::Receiver<u64>) {
         let mut pushed = *self.pushed.borrow();
         loop {
+            let announced = *committed.borrow_and_update();
             match self.log.after_row(pushed, PUSH_ROWS).await {
                 Ok(events) => {
                     let more = events.len() == PUSH_ROWS;
-                    if let Some(last) = events.last() {
-                        pushed = last.row;
-                        for event in events {
-                            self.hand_out(event);
-                        }
-                        self.pushed.send_replace(pushed);
+                    pushed = events.last().map_or(pushed, |last| last.row);
+                    if !more {
+                        // What is not there any more was taken back by a restored backup.
+                        pushed = pushed.max(announced);
                     }
+                    for event in events {
+                        self.hand_out(event);
+                    }
+                    self.pushed.send_if_modified(|last| std::mem::replace(last, pushed) != pushed);
                     if more {
                         continue;
                     }
