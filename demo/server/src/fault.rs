@@ -45,7 +45,7 @@ pub struct Settings {
     pub seed: u64,
     /// The chance of an event or a pushed snapshot not to be sent.
     pub drop: f64,
-    /// The chance of it to be sent again a little later.
+    /// The chance of it to be sent again later, as brokers do.
     pub duplicate: f64,
     /// The chance of it to be sent after some that follow it.
     pub reorder: f64,

@@ -403,10 +403,10 @@ impl Socket {
     }
 
     fn let_out(&mut self, out: Out) -> Result<(), End> {
+        self.outbox.count(out.added);
         for text in out.ready {
             self.outbox.push(text);
         }
-        self.outbox.count(out.added);
         self.outbox.discount(out.lost);
         if out.cut { Err(End::CUT) } else { Ok(()) }
     }

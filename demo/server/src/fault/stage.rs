@@ -1,6 +1,6 @@
 //! The stage where frames of one socket meet their faults.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +9,23 @@ use rand::rngs::StdRng;
 use tokio::time::Instant;
 
 use super::{AWAY, Deed, Faults, Settings};
+use crate::limits::MAX_FRAME_BYTES;
 
-/// How long a frame that is sent late or again is kept at most, when no others follow.
+/// How long a frame that is sent late is kept at most, when no others follow.
 const LATEST: Duration = Duration::from_millis(400);
 
-/// The frames that may pass one that is sent late, or come before its second copy.
+/// How long after a frame its copy is sent, in milliseconds: a broker redelivers what was not acknowledged, and by
+/// then the entity has gone on.
+const COPY_MS: std::ops::RangeInclusive<u64> = 200..=3_000;
+
+/// Copies of one socket that wait to be sent; above it none is made. Enough for a copy of every second event, at a
+/// thousand events a second.
+const MAX_COPIES: usize = 1_000;
+
+/// Bytes of these copies; as many as one frame may have, so that copies alone never make a slow reader (G8).
+const MAX_COPY_BYTES: usize = MAX_FRAME_BYTES;
+
+/// The frames that may pass one that is sent late.
 const OVERTAKING: std::ops::RangeInclusive<u32> = 1..=5;
 
 /// How long a crash waits for a commit to come before.
@@ -29,7 +41,7 @@ pub struct Out {
     pub ready: Vec<Arc<str>>,
     /// Bytes of frames that will never be written.
     pub lost: usize,
-    /// Bytes of frames that will be written twice.
+    /// Bytes of copies that are to be counted, before what is ready is written.
     pub added: usize,
     /// The connection is to be cut.
     pub cut: bool,
@@ -41,6 +53,37 @@ struct Late {
     text: Arc<str>,
 }
 
+/// Copies that wait to be sent, by their time and then in the order in which they were made.
+#[derive(Default)]
+struct Copies {
+    waiting: BTreeMap<(Instant, u64), Arc<str>>,
+    bytes: usize,
+    made: u64,
+}
+
+impl Copies {
+    /// Keeps a copy until its time, unless too many wait.
+    fn keep(&mut self, due: Instant, text: Arc<str>) {
+        if self.waiting.len() >= MAX_COPIES || self.bytes + text.len() > MAX_COPY_BYTES {
+            return;
+        }
+        self.made += 1;
+        self.bytes += text.len();
+        self.waiting.insert((due, self.made), text);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.waiting.keys().next().map(|(due, _)| *due)
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<Arc<str>> {
+        let first = self.waiting.first_entry().filter(|first| first.key().0 <= now)?;
+        let text = first.remove();
+        self.bytes -= text.len();
+        Some(text)
+    }
+}
+
 /// The faults of one socket.
 pub struct Stage {
     faults: Arc<Faults>,
@@ -49,6 +92,7 @@ pub struct Stage {
     /// The wire, stalled; each frame leaves no earlier than its time and those before it.
     line: VecDeque<(Instant, Arc<str>)>,
     late: Vec<Late>,
+    copies: Copies,
     crash_by: Option<Instant>,
     second: Instant,
     silent: bool,
@@ -64,6 +108,7 @@ impl Stage {
             rng,
             line: VecDeque::new(),
             late: Vec::new(),
+            copies: Copies::default(),
             crash_by: None,
             second: Instant::now() + SECOND,
             silent: false,
@@ -137,8 +182,8 @@ impl Stage {
             out.lost += text.len();
         } else {
             if self.chance(settings.duplicate) {
-                out.added += text.len();
-                self.postpone(text.clone(), now);
+                let wait = self.rng.random_range(COPY_MS);
+                self.copies.keep(now + Duration::from_millis(wait), text.clone());
             }
             if self.chance(settings.reorder) {
                 self.postpone(text, now);
@@ -182,7 +227,7 @@ impl Stage {
     pub fn due(&self) -> Option<Instant> {
         let late = self.late.iter().map(|late| late.by).min();
         let line = self.line.front().map(|(due, _)| *due);
-        [late, line, self.crash_by, Some(self.second)].into_iter().flatten().min()
+        [late, line, self.copies.due(), self.crash_by, Some(self.second)].into_iter().flatten().min()
     }
 
     /// Lets go what is due.
@@ -195,6 +240,7 @@ impl Stage {
         if self.silent {
             let waiting = self.line.drain(..).map(|(_, text)| text).chain(self.late.drain(..).map(|late| late.text));
             out.lost += waiting.map(|text| text.len()).sum::<usize>();
+            self.copies = Copies::default();
             return;
         }
         while let Some((_, text)) = self.line.pop_front_if(|(due, _)| *due <= now) {
@@ -204,6 +250,10 @@ impl Stage {
         let (due, late): (Vec<Late>, Vec<Late>) = self.late.drain(..).partition(|late| late.by <= now);
         self.late = late;
         for Late { text, .. } in due {
+            self.emit(text, &settings, now, out);
+        }
+        while let Some(text) = self.copies.take_due(now) {
+            out.added += text.len();
             self.emit(text, &settings, now, out);
         }
     }
@@ -259,6 +309,39 @@ mod tests {
             |seed| Settings { seed, drop: 0.2, duplicate: 0.2, reorder: 0.2, delay: 20, ..Settings::default() };
         assert_eq!(run(settings(5), 200), run(settings(5), 200));
         assert_ne!(run(settings(5), 200), run(settings(6), 200));
+    }
+
+    #[test]
+    fn a_copy_comes_when_a_broker_would_send_it_again() {
+        let mut stage = stage(Settings { duplicate: 1.0, ..Settings::default() });
+        let begin = Instant::now();
+        let mut out = Out::default();
+        for frame in 0..100 {
+            stage.push(frame.to_string().into(), begin, &mut out);
+        }
+        let mut at = |ms: u64| {
+            stage.poll(begin + Duration::from_millis(ms), &mut out);
+            out.ready.len() - 100
+        };
+        let copies = [at(199), at(900), at(1_600), at(2_300), at(3_000)];
+        assert!(copies[0] == 0 && copies[4] == 100 && copies.windows(2).all(|two| two[1] - two[0] > 10), "{copies:?}");
+    }
+
+    #[test]
+    fn copies_that_wait_are_bounded() {
+        let table = [(1, MAX_COPIES), (1_000, MAX_COPY_BYTES / 1_000), (MAX_COPY_BYTES, 1), (MAX_COPY_BYTES + 1, 0)];
+        for (bytes, kept) in table {
+            let mut stage = stage(Settings { duplicate: 1.0, ..Settings::default() });
+            let now = Instant::now();
+            let mut out = Out::default();
+            let text: Arc<str> = "x".repeat(bytes).into();
+            for _ in 0..MAX_COPIES + 10 {
+                stage.push(text.clone(), now, &mut out);
+            }
+            assert_eq!((stage.copies.waiting.len(), stage.copies.bytes), (kept, kept * bytes));
+            stage.poll(now + Duration::from_secs(4), &mut out);
+            assert_eq!((out.added, stage.copies.bytes, stage.copies.due()), (kept * bytes, 0, None));
+        }
     }
 
     #[test]
