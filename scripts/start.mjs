@@ -11,6 +11,8 @@ const HOST = '127.0.0.1';
 /** Where the search for a free port begins, and how many are tried before the system chooses one. */
 const FIRST_PORT = 8080;
 const PORTS_TRIED = 20;
+/** Heartbeats of the demo, in seconds: a lost last event is missed within this time, and a visitor sees it. */
+const HEARTBEAT_S = 5;
 /** The gateway says that it listens within this time, or something is wrong. */
 const READY_MS = 30_000;
 
@@ -50,9 +52,10 @@ async function main() {
   say(`built in ${((performance.now() - began) / 1000).toFixed(0)} s`);
 
   const extra = process.argv.slice(2);
-  const ownPort = extra.some((arg) => /^--port(=|$)/.test(arg));
-  const port = ownPort ? [] : ['--port', String(await freePort())];
-  const args = ['--open', '--faults', '--page', join(root, 'demo/dist'), ...port];
+  const gives = (flag) => extra.some((arg) => arg === flag || arg.startsWith(`${flag}=`));
+  const port = gives('--port') ? [] : ['--port', String(await freePort())];
+  const heartbeat = gives('--heartbeat') ? [] : ['--heartbeat', String(HEARTBEAT_S)];
+  const args = ['--open', '--faults', '--page', join(root, 'demo/dist'), ...port, ...heartbeat];
 
   let ready = false;
   const child = start(gateway, [...args, ...extra], {
