@@ -111,18 +111,27 @@ export function capture(command, args = [], options = {}) {
   return status === 0 ? stdout.trim() : undefined;
 }
 
-/** On SIGINT, SIGTERM and SIGHUP: stops every program, then exits with the shell's code for that signal. */
+/** How often we look whether the shell that started us is still there. */
+const PARENT_CHECK_MS = 250;
+
+/**
+ * On SIGINT, SIGTERM and SIGHUP: stops every program, then exits with the shell's code for that signal. The same when
+ * npm dies that started us: it passes signals to its shell, which may die of them without a word to us.
+ */
 export function stopOnSignals() {
   const codes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 };
-  for (const [signal, code] of Object.entries(codes)) {
-    process.on(signal, async () => {
-      if (stopping) return;
-      stopping = true;
-      await stopAll();
-      // Whoever waited for a program tidies up now.
-      await new Promise((resolve) => setTimeout(resolve, 50));
-      process.exit(code);
-    });
+  const end = async (code) => {
+    if (stopping) return;
+    stopping = true;
+    await stopAll();
+    // Whoever waited for a program tidies up now.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    process.exit(code);
+  };
+  for (const [signal, code] of Object.entries(codes)) process.on(signal, () => end(code));
+  if (posix && process.env.npm_lifecycle_event) {
+    const parent = process.ppid;
+    setInterval(() => process.ppid !== parent && end(codes.SIGTERM), PARENT_CHECK_MS).unref();
   }
   // A crash of ours must not leave servers behind either. Nothing asynchronous runs here.
   process.on('exit', () => {

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { buildGateway, buildPackage, buildPage } from './build.mjs';
 import { setup } from './setup.mjs';
-import { isStopping, root, start, stopAll, stopOnSignals } from './tools.mjs';
+import { isStopping, root, start, stop, stopOnSignals } from './tools.mjs';
 
 const HOST = '127.0.0.1';
 /** Where the search for a free port begins, and how many are tried before the system chooses one. */
@@ -53,12 +53,20 @@ async function main() {
 
   const extra = process.argv.slice(2);
   const gives = (flag) => extra.some((arg) => arg === flag || arg.startsWith(`${flag}=`));
-  const port = gives('--port') ? [] : ['--port', String(await freePort())];
-  const heartbeat = gives('--heartbeat') ? [] : ['--heartbeat', String(HEARTBEAT_S)];
-  const args = ['--open', '--faults', '--page', join(root, 'demo/dist'), ...port, ...heartbeat];
+  const args = [...(gives('--heartbeat') ? [] : ['--heartbeat', String(HEARTBEAT_S)]), ...extra];
+  if (gives('--port')) return serve(gateway, args);
+  // Another program may take the port between our look and the gateway's.
+  for (let tries = 1; ; tries++) {
+    const outcome = await serve(gateway, ['--port', String(await freePort()), ...args]);
+    if (outcome !== 'taken' || tries === PORTS_TRIED) return outcome;
+  }
+}
 
+/** Runs the gateway to its end; returns its exit code, or `taken` when another program has the port. */
+async function serve(gateway, args) {
   let ready = false;
-  const child = start(gateway, [...args, ...extra], {
+  let taken = false;
+  const child = start(gateway, ['--open', '--faults', '--page', join(root, 'demo/dist'), ...args], {
     cwd: root,
     onLine(line, stream) {
       const address = stream === 'stdout' && !ready && line.match(/listening on (http:\/\/\S+)/)?.[1];
@@ -66,25 +74,27 @@ async function main() {
         ready = true;
         console.log(`\n  inorder is at ${address}\n  Ctrl-C stops it\n`);
       } else {
+        taken ||= !ready && /address already in use/i.test(line);
         (stream === 'stdout' ? console.log : console.error)(line);
       }
     },
   });
-  const timer = setTimeout(async () => {
+  const timer = setTimeout(() => {
     if (ready) return;
     console.error(`start: the gateway did not listen within ${READY_MS / 1000} s`);
-    process.exitCode = 1;
-    await stopAll();
+    stop(child);
   }, READY_MS);
   const { code, signal } = await child.done;
   clearTimeout(timer);
-  if (isStopping()) return;
-  console.error(`start: the gateway ended (${signal ?? `exit code ${code}`})`);
-  process.exitCode ||= code || 1;
+  if (taken) return 'taken';
+  if (!isStopping()) console.error(`start: the gateway ended (${signal ?? `exit code ${code}`})`);
+  return code || 1;
 }
 
 stopOnSignals();
-main().catch((error) => {
-  if (!isStopping()) console.error(`start: ${error.message}`);
-  process.exitCode = 1;
-});
+main()
+  .then((outcome) => (process.exitCode = typeof outcome === 'number' ? outcome : 1))
+  .catch((error) => {
+    if (!isStopping()) console.error(`start: ${error.message}`);
+    process.exitCode = 1;
+  });
