@@ -275,19 +275,6 @@ impl Socket {
         }
     }
 
-    /// What comes before the answer to a ping, shortened; heartbeats left out.
-    pub async fn until_quiet(&mut self) -> Vec<String> {
-        self.send(json!({ "type": "ping", "id": "quiet?" })).await;
-        let mut frames = Vec::new();
-        loop {
-            let frame = self.next_json().await;
-            if frame["id"] == "quiet?" {
-                return frames;
-            }
-            frames.push(brief(&frame));
-        }
-    }
-
     /// Whether nothing but heartbeats comes before the answer to a ping.
     pub async fn is_quiet(&mut self) -> bool {
         self.send(json!({ "type": "ping", "id": "quiet?" })).await;
