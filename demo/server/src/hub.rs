@@ -37,8 +37,6 @@ pub struct Beat {
     pub heads: Vec<EntityHead>,
     /// The last row that was handed out before this.
     pub row: u64,
-    /// The epoch of the log.
-    pub epoch: Arc<str>,
 }
 
 /// What the hub puts into a socket's mailbox.
@@ -221,7 +219,7 @@ impl Hub {
                 }
             };
             self.delivered(row).await;
-            let beat = Arc::new(Beat { heads, row, epoch: self.log.epoch() });
+            let beat = Arc::new(Beat { heads, row });
             for mailbox in self.all_mailboxes().values() {
                 let _ = mailbox.deliveries.send(Delivery::Beat(beat.clone()));
             }

@@ -90,6 +90,9 @@ pub struct Socket {
     pub access: Access,
     /// What it follows.
     pub following: Following,
+    /// The log's epoch when the socket began. Its cursors are of this one: when the log goes over to another, members
+    /// that do not change are told nothing, so no cursor may cover them.
+    epoch: Arc<str>,
     /// What it asked and was not answered yet.
     pub pending: VecDeque<Pending>,
     /// What answers it may still ask for.
@@ -116,6 +119,7 @@ pub async fn serve(gateway: Arc<Gateway>, socket: WebSocket, stage: Option<Box<S
         deliveries,
         access: Access::nothing(),
         following: Following::default(),
+        epoch: gateway.log.epoch(),
         pending: VecDeque::new(),
         budget: Budget { since: now, spent: 0 },
         bad_frames: 0,
@@ -444,7 +448,7 @@ impl Socket {
             .collect();
         // While answers are outstanding, a cursor would cover events that were not sent.
         let cursors = if self.pending.is_empty() {
-            let cursor = Cursor { epoch: beat.epoch.clone(), row: beat.row }.text();
+            let cursor = Cursor { epoch: self.epoch.clone(), row: beat.row }.text();
             self.following.topics().map(|topic| WireCursor(topic.to_string(), cursor.clone())).collect()
         } else {
             Vec::new()
@@ -473,7 +477,7 @@ impl Socket {
     }
 
     fn pay_cursors(&mut self) -> Result<(), End> {
-        let epoch = self.gateway.log.epoch();
+        let epoch = &self.epoch;
         let cursor =
             |(topic, row): (Arc<str>, u64)| WireCursor(topic.to_string(), Cursor { epoch: epoch.clone(), row }.text());
         let cursors: Vec<WireCursor> = self.following.take_cursors().into_iter().map(cursor).collect();
