@@ -6,9 +6,9 @@ import type { TrueState } from './source';
  * How a cell compares with the truth.
  *
  * `right`: the same. `late`: an earlier truth, and there was no time yet to hear of the newer one, or the column says
- * itself that it is not up to date. `wrong`: neither.
+ * itself that it is not up to date. `wrong`: neither. `ahead`: newer than the truth that was read last.
  */
-export type Verdict = 'right' | 'late' | 'wrong';
+export type Verdict = 'right' | 'late' | 'wrong' | 'ahead';
 
 /** What a column shows of an entity. */
 export interface Shown {
@@ -73,8 +73,7 @@ export class Judge {
     const { truth, text, since } = last;
     if (canonical([shown.status ?? null, shown.state]) === text) return 'right';
     if (shown.epoch !== truth.epoch) return now - since < this.patience ? 'late' : doubt;
-    // Newer than the truth that was read last: the next reading will tell.
-    if (shown.seq > truth.seq) return 'late';
+    if (shown.seq > truth.seq) return 'ahead';
     if (shown.seq === truth.seq || shown.seq < shown.highest) return doubt;
     const outdated = known.find((k) => k.truth.epoch === shown.epoch && k.truth.seq > shown.seq)?.since ?? since;
     return now - outdated < this.patience ? 'late' : doubt;

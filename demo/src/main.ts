@@ -21,7 +21,7 @@ import { mountTheme } from './view/theme';
 import { Timeline } from './view/timeline';
 
 /** How often the truth is read, in milliseconds, and how long one reading may take. */
-const TRUTH_MS = 500;
+const TRUTH_MS = 300;
 const TRUTH_TIMEOUT_MS = 4_000;
 
 /** The page is drawn at least this often, so that times and countdowns go on. */

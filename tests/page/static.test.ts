@@ -110,17 +110,27 @@ test(
   'a job opens its timeline by keyboard, and a gap heals in it',
   async () => {
     const on = await visit('seed=5&preset=custom&reorder=0.4&drop=0.2');
-    // One that has everything before it.
-    const job = on.locator('tr:has(.cell[data-column="truth"][data-status="queued"]) .name').first();
-    await job.focus();
-    await on.keyboard.press('Enter');
     const timeline = on.locator('#timeline');
-    await timeline.waitFor();
+    const healed = timeline.locator('.gap.healed');
+    const running = on.locator('tr:has(.cell[data-column="inorder"][data-status="running"]) .name');
+    // Faults are a matter of chance: if this job has no gap soon, another one has.
+    for (let turn = 0; turn < 8 && (await healed.count()) === 0; turn++) {
+      await on.keyboard.press('Escape');
+      await running.nth(turn % Math.max(1, await running.count())).focus();
+      await on.keyboard.press('Enter');
+      await timeline.waitFor();
+      await healed
+        .first()
+        .waitFor({ state: 'attached', timeout: 8_000 })
+        .catch(() => undefined);
+    }
+    expect(await healed.count()).toBeGreaterThan(0);
     expect(await on.locator('.board .name[aria-expanded="true"]').count()).toBe(1);
     const lanes = await timeline.locator('.lane-name').allTextContents();
     expect(lanes).toEqual(['received', 'held', 'applied', 'dropped', 'replayed']);
-    await expect.poll(() => timeline.locator('.gap.healed').count(), { timeout: RIGHT_MS }).toBeGreaterThan(0);
-    expect(await timeline.locator('.mark.held, .mark.applied').count()).toBeGreaterThan(1);
+    expect(await timeline.locator('.mark.held').count()).toBeGreaterThan(0);
+    expect(await timeline.locator('.mark.applied').count()).toBeGreaterThan(0);
+    await timeline.focus();
     await on.keyboard.press('Escape');
     expect(await timeline.isHidden()).toBe(true);
     expect(await on.evaluate(() => document.activeElement?.className)).toBe('name');

@@ -190,11 +190,7 @@ class Group {
 }
 
 /** How a column stands. */
-export interface Score {
-  readonly right: number;
-  readonly late: number;
-  readonly wrong: number;
-}
+export type Score = Readonly<Record<Verdict, number>>;
 
 /** What the board compares. */
 export interface Compared {
@@ -270,7 +266,10 @@ export class Board {
     { inorder, naive, judge, resurrections, silent, open }: Compared,
     now: number,
   ): { naive: Score; inorder: Score } {
-    const tally = { naive: { right: 0, late: 0, wrong: 0 }, inorder: { right: 0, late: 0, wrong: 0 } };
+    const tally = {
+      naive: { right: 0, late: 0, wrong: 0, ahead: 0 },
+      inorder: { right: 0, late: 0, wrong: 0, ahead: 0 },
+    };
     const names = new Set([...judge.entities(), ...inorder.keys()]);
     for (const [model, group] of Object.entries(this.#groups)) {
       const entities = new Set([...names].filter((name) => modelOf(name) === model));
@@ -287,7 +286,7 @@ export class Board {
         row.show(entity, contents, truth, entity === open);
       }
     }
-    const all = tally.naive.right + tally.naive.late + tally.naive.wrong;
+    const all = [...judge.entities()].length;
     this.#heads.truth.show(all, 'entities', 'GET /entities', false);
     const dead = `${resurrections} came back from the dead`;
     const unaware = tally.naive.wrong ? 'and does not know it' : 'so far';
