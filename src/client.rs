@@ -724,7 +724,10 @@ impl<P> Client<P> {
             let from = self.entities[id].position().map_or(1, |position| position.seq + 1);
             self.set_wave(id, 0);
             self.recover(id).ask = Some(Ask { request, from, to: None, tries: 0, paged: true, confirms: true });
-            self.set_stage(id, Stage::Resume(deadline));
+            // A snapshot that is under way is not given up for it.
+            if !matches!(self.recover(id).stage, Stage::Snapshot(_)) {
+                self.set_stage(id, Stage::Resume(deadline));
+            }
         } else if let Some(stage) = self
             .recovery(id)
             .filter(|recovery| recovery.ask.is_some_and(|ask| ask.request == request))
@@ -868,7 +871,8 @@ impl<P> Client<P> {
         let Some(position) = entity.position() else {
             return;
         };
-        if entity.has(Flags::FINAL) || self.model(id).continuity == Continuity::None {
+        let reopens = self.model(id).reopen == Reopen::Epoch && epoch != position.epoch;
+        if entity.has(Flags::FINAL) && !reopens || self.model(id).continuity == Continuity::None {
             return;
         }
         if epoch != position.epoch {
@@ -904,17 +908,17 @@ impl<P> Client<P> {
         if !self.is_followed(topic) {
             return;
         }
-        self.topics.note(topic).cursor = true;
-        if !self.is_confirmed(topic) {
+        // While the topic itself is in doubt, so is who its members are: the cursor covers more than we know.
+        let vouches = self.sync(topic) == Sync::Live;
+        self.topics.note(topic).cursor = vouches;
+        if !vouches {
             return;
         }
-        // While the topic itself is in doubt, so is who its members are.
-        let vouches = self.sync(topic) == Sync::Live;
         for member in self.topics.members(topic).to_vec() {
             let entity = &self.entities[member];
             let covered = self.waves.get(entity.wave).is_some_and(|wave| wave.kind == WaveKind::Member);
             // Who was named in `behind` gets an answer of its own, which may come after the cursor.
-            if vouches && covered && entity.position().is_some() && !entity.has(Flags::BEHIND) {
+            if covered && entity.position().is_some() && !entity.has(Flags::BEHIND) {
                 self.set_wave(member, 0);
                 self.confirm(member);
                 self.settle(member);
@@ -1121,9 +1125,13 @@ impl<P> Client<P> {
         }
         self.note_bytes(id);
         self.trim(id);
+        let reopens = self.model(id).reopen == Reopen::Epoch;
         let entity = &mut self.entities[id];
         entity.flags.set(Flags::FINAL, true);
         entity.flags.set(Flags::CLEAR, false);
+        if !reopens {
+            entity.flags.set(Flags::QUEUED, false);
+        }
         if !entity.has(Flags::ENDED) {
             entity.flags.set(Flags::ENDED, true);
             self.emit(Output::Final { entity: id });
@@ -1143,7 +1151,8 @@ impl<P> Client<P> {
             ids.take_back(undo.seq);
         }
         let entity = &mut self.entities[id];
-        let lost_epoch = undo.position.map(|position| position.epoch).filter(|&epoch| epoch != entity.epoch);
+        let adopted = entity.epoch;
+        let lost_epoch = undo.position.map(|position| position.epoch).filter(|&epoch| epoch != adopted);
         match undo.position {
             Some(position) => entity.move_to(position.epoch, position.seq),
             None => entity.flags.set(Flags::PLACED, false),
@@ -1151,11 +1160,20 @@ impl<P> Client<P> {
         entity.status = undo.status;
         entity.flags.set(Flags::CLEAR, false);
         entity.flags.set(Flags::FINAL, undo.was_final);
+        if undo.was_final {
+            entity.flags.set(Flags::ENDED, true);
+        }
         let now = self.now;
         let placed = undo.position.is_some();
         let recovery = self.recover(id);
         if let Some(epoch) = lost_epoch {
             recovery.retired.retain(|&retired| retired != epoch);
+        }
+        if undo.position.is_none_or(|position| position.epoch != adopted) && !recovery.held.is_empty() {
+            // What was held of the epoch that was taken back is under suspicion again.
+            let held = core::mem::take(&mut recovery.held);
+            recovery.suspects.retain(|suspect| suspect.epoch != adopted);
+            recovery.suspects.push(Suspect { epoch: adopted, held });
         }
         recovery.faults = recovery.faults.saturating_add(1);
         recovery.fault_at = undo.seq;
@@ -1179,6 +1197,7 @@ impl<P> Client<P> {
                     self.discard(repeat.payload);
                 }
                 self.note_bytes(id);
+                self.bound(id);
             }
             None => self.stats.adopted = self.stats.adopted.saturating_sub(1),
         }

@@ -35,8 +35,11 @@ impl<P> Client<P> {
             self.stats.duplicates += 1;
             return self.discard(event.payload);
         }
-        let measured =
-            matches!(model.continuity, Continuity::PlusOne | Continuity::Range) && model.on_gap() != OnGap::Skip;
+        // A replay that is taken as a whole moves no position while its pages come.
+        let whole = self.page == Some(id) && model.replay_whole;
+        let measured = matches!(model.continuity, Continuity::PlusOne | Continuity::Range)
+            && model.on_gap() != OnGap::Skip
+            && !whole;
         if measured && event.prev.saturating_sub(position.seq) > self.config.max_ahead {
             self.discard(event.payload);
             return self.far_ahead(id);
@@ -44,7 +47,6 @@ impl<P> Client<P> {
         if reach != Reach::Next {
             self.stats.held += 1;
         }
-        let whole = self.page == Some(id) && model.replay_whole;
         let recovery = self.recover(id);
         let buffer = if whole { &mut recovery.whole } else { &mut recovery.held };
         if let Err(repeat) = buffer.insert(event) {

@@ -23,6 +23,11 @@ impl<P> Client<P> {
             self.trim(id);
             return self.refresh(id);
         }
+        let entity = &self.entities[id];
+        if !entity.is_wanted() && !entity.has(Flags::SENT) {
+            // It lingers, and nothing of it comes on this socket: nobody misses anything.
+            return self.refresh(id);
+        }
         let position = self.entities[id].position();
         let last = position.map_or(0, |position| position.seq);
         let live = self.connection.is_live();

@@ -21,7 +21,13 @@ impl<P> Client<P> {
         if !self.connection.is_open() {
             return Sync::Stale;
         }
-        if !self.is_confirmed(id) || recovery.is_some_and(|recovery| recovery.shown || recovery.question.blocks()) {
+        // A request that waits for its pace is known to be needed, though it is not out yet.
+        let troubled = |recovery: &Recovery<P>| {
+            recovery.shown
+                || recovery.question.blocks()
+                || matches!(recovery.stage, Stage::Snapshot(Step::Wait(_)) | Stage::Error(_))
+        };
+        if !self.is_confirmed(id) || recovery.is_some_and(troubled) {
             return Sync::Recovering;
         }
         Sync::Live

@@ -92,7 +92,7 @@ impl<P> Client<P> {
                     self.stats.retired += 1;
                     self.discard(Some(payload));
                     if asked {
-                        self.try_failed(id);
+                        self.try_failed(id, snapshot.request);
                     }
                     return;
                 }
@@ -121,7 +121,7 @@ impl<P> Client<P> {
                     recovery.question = Question::Lag;
                 }
                 self.refute_suspects(id);
-                self.try_failed(id);
+                self.try_failed(id, snapshot.request);
             }
             return;
         }
@@ -135,12 +135,32 @@ impl<P> Client<P> {
         }
         self.discard(Some(payload));
         self.refute_suspects(id);
-        self.answered(id);
+        self.answered_by(id, snapshot.request);
         let recovery = self.recover(id);
         recovery.wants_snapshot = false;
         recovery.no_after = false;
         recovery.lag = 0;
         self.touch(id);
+    }
+
+    /// A snapshot came: what was asked is over, except a subscription that it does not answer, for what that
+    /// brings may be newer.
+    fn answered_by(&mut self, id: EntityId, request: Option<Request>) {
+        let entity = &self.entities[id];
+        let (wave, member) = (entity.wave, entity.topics > 0);
+        let subscribes = self.waves.get(wave).is_some_and(|wave| wave.kind == WaveKind::Subscribe);
+        let other = match request {
+            Some(request) => !self.wave_is(id, request),
+            // What is pushed may be the topic's doing.
+            None => member,
+        };
+        if subscribes && other {
+            self.entities[id].wave = 0;
+            self.answered(id);
+            self.entities[id].wave = wave;
+        } else {
+            self.answered(id);
+        }
     }
 
     /// The snapshot that was asked came: its request and deadline are over.
@@ -160,7 +180,13 @@ impl<P> Client<P> {
     }
 
     /// An answer that did not help: the next one is paced (ladder, rung 4).
-    pub(super) fn try_failed(&mut self, id: EntityId) {
+    pub(super) fn try_failed(&mut self, id: EntityId, request: Option<Request>) {
+        let awaited = self.recover(id).snapshot;
+        if awaited != 0 && Some(awaited) != request {
+            // It answered a resume; the snapshot that was asked since is still to come.
+            self.set_wave(id, 0);
+            return self.touch(id);
+        }
         self.answered(id);
         self.recover(id).wants_snapshot = true;
         self.touch(id);
@@ -184,7 +210,7 @@ impl<P> Client<P> {
         self.note_undo(id, snapshot.seq);
         let position = self.entities[id].position();
         let same_epoch = position.is_some_and(|position| position.epoch == snapshot.epoch);
-        self.answered(id);
+        self.answered_by(id, snapshot.request);
         if same_epoch {
             self.refute_suspects(id);
         }
@@ -319,7 +345,7 @@ impl<P> Client<P> {
             let persistent = recovery.lag >= AGREEING_ANSWERS;
             self.stats.stale += 1;
             self.discard(Some(payload));
-            return if persistent { self.lock_on_floor(id, floor) } else { self.try_failed(id) };
+            return if persistent { self.lock_on_floor(id, floor) } else { self.try_failed(id, snapshot.request) };
         }
         if same_epoch && snapshot.status == floor.status {
             let seq = snapshot.seq.max(floor.seq);

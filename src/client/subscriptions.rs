@@ -27,6 +27,7 @@ impl<P> Client<P> {
     pub(super) fn queue_subscribe(&mut self, id: EntityId) {
         if !self.entities[id].has(Flags::QUEUED) {
             self.set_wave(id, 0);
+            self.end_error_wait(id);
             let entity = &mut self.entities[id];
             entity.flags.set(Flags::QUEUED, true);
             entity.flags.set(Flags::CLEAR, false);
@@ -36,6 +37,16 @@ impl<P> Client<P> {
             }
         }
         self.refresh(id);
+    }
+
+    /// A subscription goes out before the wait after an error is over.
+    fn end_error_wait(&mut self, id: EntityId) {
+        if let Some(recovery) = self.recovery_mut(id) {
+            recovery.resubscribe = false;
+            if matches!(recovery.stage, Stage::Error(_)) {
+                self.set_stage(id, Stage::Rest);
+            }
+        }
     }
 
     /// A member waits for what its topic's subscription brings.
@@ -48,6 +59,7 @@ impl<P> Client<P> {
         {
             return;
         }
+        self.end_error_wait(member);
         let deadline = self.now + self.config.timeout.subscribe;
         match self.waves.join(WaveKind::Member, request, deadline) {
             Some(wave) => self.set_wave(member, wave),
@@ -191,11 +203,12 @@ impl<P> Client<P> {
             entity.flags.set(Flags::MOVED, false);
             self.set_wave(id, wave);
             let topic = self.model(id).topic;
+            let position = self.resume_position(id);
             let (mut behind, mut cursor) = (Vec::new(), false);
             if topic {
                 let noted = self.topics.note(id);
                 noted.request = request;
-                cursor = noted.cursor;
+                cursor = noted.cursor && position.is_some();
                 for member in self.topics.members(id).to_vec() {
                     if self.entities[member].has(Flags::FINAL) && self.model(member).reopen == Reopen::Never {
                         continue;
@@ -210,7 +223,7 @@ impl<P> Client<P> {
                     }
                 }
             }
-            resumes.push(Resume { entity: id, position: self.resume_position(id), behind, cursor });
+            resumes.push(Resume { entity: id, position, behind, cursor });
             self.refresh(id);
         }
         self.emit(Output::Send(Command::Subscribe { request, entities: resumes }));
