@@ -1053,12 +1053,12 @@ impl Facade {
                 let Some(id) = self.wanted(name) else {
                     return Some(());
                 };
-                let epoch = self.epoch(epoch);
-                self.client.handle_subscribed(now, id, request, epoch, head);
-                self.drain();
                 if let Some(cursor) = fields.get("cursor").and_then(Value::as_str) {
                     self.cursor(name, cursor);
                 }
+                let epoch = self.epoch(epoch);
+                self.client.handle_subscribed(now, id, request, epoch, head);
+                self.drain();
             }
             "replay" => {
                 let name = entity?;
