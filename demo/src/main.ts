@@ -30,8 +30,8 @@ const DRAW_MS = 100;
 /** Spoken at most this often, in milliseconds: a screen reader is no ticker. */
 const ANNOUNCE_MS = 15_000;
 
-/** Said by a silent socket: one heartbeat is late by so much, in milliseconds. */
-const HEARTBEAT_SLACK_MS = 2_000;
+/** Said by a silent socket: one heartbeat is late by this much, in milliseconds. */
+const HEARTBEAT_SLACK_MS = 1_000;
 
 const now = (): number => performance.now();
 
@@ -60,7 +60,7 @@ function run(settings: Settings, source: Source): void {
       naive.receive(frame, at);
       if (frame.type === 'welcome' && typeof frame['heartbeat'] === 'number') beat = frame['heartbeat'] * 1_000;
     }
-    judge.patience = beat + HEARTBEAT_SLACK_MS;
+    judge.patience = beat + 2 * HEARTBEAT_SLACK_MS;
   };
   const client = follow(source, { before, after: (frames) => journal.after(frames, now()) }, settings.cap);
   const jobs = client.topic<'job'>('jobs');

@@ -252,7 +252,7 @@ export class Story {
     const step = this.#step;
     setText(this.#count, `${step} of ${DELIVERIES.length}`);
     setText(this.#says, DELIVERIES[step - 1]?.says ?? 'Nothing has been delivered yet. Both clients wait.');
-    setText(this.#next, step === DELIVERIES.length ? 'From the beginning' : 'Next delivery');
+    setText(this.#next, step === DELIVERIES.length ? 'Start over' : 'Next delivery');
     this.#back.disabled = step === 0;
     [...this.#script.children].forEach((line, index) => {
       setAttribute(line, 'data-when', index + 1 === step ? 'now' : index < step ? 'past' : 'future');
