@@ -52,8 +52,7 @@ export function framesOf(data: unknown): readonly Frame[] {
   }
 }
 
-export const isEvent = (frame: Frame): boolean => frame.type === 'event' && typeof frame['entity'] === 'string';
-export const isSnapshot = (frame: Frame): boolean => frame.type === 'snapshot' && typeof frame['entity'] === 'string';
+/** Whether a frame is a page of a replay. */
 export const isReplay = (frame: Frame): boolean => frame.type === 'replay' && Array.isArray(frame['events']);
 
 /** Topics are entities too, but no rows. */

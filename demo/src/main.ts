@@ -46,8 +46,8 @@ function run(settings: Settings, source: Source): void {
   const judge = new Judge();
   let prevented = 0;
   const naive = new NaiveClient((entity) => {
-    const snapshot = members('job').get(entity) ?? members('deployment').get(entity);
-    if (snapshot?.sync === 'final') prevented += 1;
+    const topic = modelOf(entity) === 'job' ? jobs : deployments;
+    if (topic.getSnapshot().get(entity)?.sync === 'final') prevented += 1;
   });
   let heardAt = now();
   let beat = 15_000;
@@ -65,7 +65,6 @@ function run(settings: Settings, source: Source): void {
   const client = follow(source, { before, after: (frames) => journal.after(frames, now()) }, settings.cap);
   const jobs = client.topic<'job'>('jobs');
   const deployments = client.topic<'deployment'>('deployments');
-  const members = (model: 'job' | 'deployment') => (model === 'job' ? jobs : deployments).getSnapshot();
 
   const badge = new Badge(() => {
     if (client.status.getSnapshot().connection === 'stopped') client.connect();
@@ -160,7 +159,7 @@ function run(settings: Settings, source: Source): void {
 function direct(settings: Settings, source: Source): void {
   const { faults: control } = source;
   if (!control) {
-    if (!settings.inPage) notice('This gateway makes no faults. Start it with --faults to break the wire.');
+    notice('This gateway makes no faults. Start it with --faults to break the wire.');
     return;
   }
   let controls: Controls | undefined;
@@ -183,4 +182,6 @@ function direct(settings: Settings, source: Source): void {
 }
 
 const settings = readSettings(location.search, import.meta.env.MODE === 'static');
-run(settings, settings.inPage ? fakeSource(settings.seed) : await gatewaySource());
+const gateway = settings.inPage ? undefined : await gatewaySource();
+if (!gateway && !settings.inPage) notice('There is no gateway here, so this page plays one itself.');
+run(settings, gateway ?? fakeSource(settings.seed));

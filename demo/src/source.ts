@@ -33,8 +33,16 @@ async function json(path: string, init?: RequestInit): Promise<unknown> {
   return response.status === 204 ? undefined : await response.json();
 }
 
-/** The gateway that this page came from. */
-export async function gatewaySource(): Promise<Source> {
+/** Whether a GET of this path is answered with JSON; a host of plain files may answer everything with a page. */
+const answers = (path: string): Promise<boolean> =>
+  json(path).then(
+    () => true,
+    () => false,
+  );
+
+/** The gateway that this page came from; `undefined` when it came from plain files. */
+export async function gatewaySource(): Promise<Source | undefined> {
+  if (!(await answers('/health'))) return undefined;
   const { protocol, host } = location;
   // Each page breaks its own wire only.
   const key = `page-${crypto.getRandomValues(new Uint32Array(2)).join('')}`;
@@ -43,10 +51,7 @@ export async function gatewaySource(): Promise<Source> {
       method,
       ...(body === undefined ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
     });
-  const hasFaults = await fetch('/faults').then(
-    (response) => response.ok,
-    () => false,
-  );
+  const hasFaults = await answers('/faults');
   return {
     url: `${protocol === 'https:' ? 'wss:' : 'ws:'}//${host}/ws?faults=${key}`,
     WebSocket,

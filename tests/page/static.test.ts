@@ -75,6 +75,17 @@ test(
 );
 
 test(
+  'plays the gateway where there is none',
+  async () => {
+    ({ page, errors } = await open(browser, files.url));
+    await page.locator('#notice:has-text("plays one itself")').waitFor();
+    await page.locator('.cell[data-column="inorder"][data-sync="live"]').first().waitFor();
+    expect(files.missing.splice(0)).toEqual(['/health']);
+  },
+  TIMEOUT_MS,
+);
+
+test(
   'has no faults and no differences when it is calm',
   async () => {
     const on = await visit('seed=11&preset=calm');
