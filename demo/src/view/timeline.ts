@@ -8,7 +8,7 @@ const PAINT_MS = 100;
 const LANES: readonly Lane[] = ['received', 'held', 'applied', 'dropped', 'replayed'];
 const LANE_HEIGHT = 34;
 const LEFT = 76;
-const RIGHT = 14;
+const RIGHT = 30;
 const TOP = 22;
 const BOTTOM = 20;
 const HEIGHT = TOP + LANES.length * LANE_HEIGHT + BOTTOM;
@@ -16,6 +16,10 @@ const HEIGHT = TOP + LANES.length * LANE_HEIGHT + BOTTOM;
 /** The least distance of two marks, and how far a crowd may push one aside, in pixels. */
 const STEP = 14;
 const CROWD = 80;
+
+/** Bars in the lane of what is held, and the width of a letter, in pixels. */
+const HELD_ROWS = 4;
+const CHARACTER = 6.4;
 
 /** The last happenings that are listed as text. */
 const LISTED = 7;
@@ -146,38 +150,39 @@ export class Timeline {
         ),
       );
     }
-    for (const gap of course.gaps) {
+    // The newest gap's words come first; older ones are written where there is room left.
+    let free = width;
+    for (const gap of [...course.gaps].reverse()) {
       const end = gap.healed ?? now;
       if (end < from) continue;
       const left = Math.max(LEFT, x(gap.at));
-      const right = x(end);
       const height = HEIGHT - TOP - BOTTOM;
-      nodes.push(
-        svg('rect', {
-          class: gap.healed ? 'gap healed' : 'gap',
-          x: left,
-          y: TOP,
-          width: Math.max(2, right - left),
-          height,
-        }),
-        svg(
-          'text',
-          { class: 'gap-name', x: Math.min(left, width - RIGHT - 140), y: TOP - 7 },
-          gap.healed
-            ? `${span(gap.from, gap.to)} healed in ${((end - gap.at) / 1_000).toFixed(2)} s`
-            : `${span(gap.from, gap.to)} missing`,
-        ),
-      );
+      const className = gap.healed ? 'gap healed' : 'gap';
+      nodes.push(svg('rect', { class: className, x: left, y: TOP, width: Math.max(2, x(end) - left), height }));
+      const took = ((end - gap.at) / 1_000).toFixed(2);
+      const says = `${span(gap.from, gap.to)} ${gap.healed ? `healed in ${took} s` : 'missing'}`;
+      const wide = says.length * CHARACTER;
+      const start = Math.min(left, width - wide);
+      if (start + wide > free) continue;
+      free = start - CHARACTER;
+      nodes.push(svg('text', { class: 'gap-name', x: start, y: TOP - 7 }, says));
     }
     const taken: Partial<Record<Lane, number>> = {};
+    const rows: number[] = [];
     for (const mark of course.marks) {
       if ((mark.until ?? (mark.lane === 'held' ? now : mark.at)) < from) continue;
-      nodes.push(...this.#mark(mark, x, now, taken));
+      nodes.push(...this.#mark(mark, x, now, taken, rows));
     }
     this.#drawing.replaceChildren(...nodes);
   }
 
-  #mark(mark: Mark, x: (at: number) => number, now: number, taken: Partial<Record<Lane, number>>): Node[] {
+  #mark(
+    mark: Mark,
+    x: (at: number) => number,
+    now: number,
+    taken: Partial<Record<Lane, number>>,
+    rows: number[],
+  ): Node[] {
     const { lane, kind, seq, at, until } = mark;
     const middle = y(lane);
     const title = svg('title', {}, words(mark));
@@ -185,20 +190,28 @@ export class Timeline {
     const start = Math.max(LEFT, x(at));
     // What happened in one instant stands side by side.
     const left = lane !== 'held' && before - start < CROWD && start - before < STEP ? before + STEP : start;
-    const width = Math.max(3, x(until ?? now) - start);
-    const centre = lane === 'held' ? start + width / 2 : left;
+    const end = Math.max(start + 3, x(until ?? now));
+    // What is held at the same time lies in rows of its own, as far as there are rows.
+    const row =
+      lane === 'held'
+        ? Math.max(
+            0,
+            Array.from({ length: HELD_ROWS }, (_, i) => rows[i] ?? 0).findIndex((busy) => busy <= start),
+          )
+        : 0;
+    if (lane === 'held') rows[row] = end;
     const shape =
       lane === 'held'
-        ? svg('rect', { x: start, y: middle - 5, width, height: 10, rx: 4 }, title)
+        ? svg('rect', { x: start, y: middle - 6 + row * 4, width: end - start, height: 3, rx: 1.5 }, title)
         : kind === 'snapshot'
           ? svg('path', { d: `M${left} ${middle - 7}l7 7-7 7-7-7z` }, title)
           : svg('circle', { cx: left, cy: middle, r: 5 }, title);
     setAttribute(shape, 'class', `mark ${lane}`);
     const nodes: Node[] = [shape];
     // A number only where there is room for it.
-    if (centre - before >= STEP) {
-      taken[lane] = centre;
-      nodes.push(svg('text', { class: 'number', x: centre, y: middle - 9, 'text-anchor': 'middle' }, String(seq)));
+    if (left - before >= STEP) {
+      taken[lane] = left;
+      nodes.push(svg('text', { class: 'number', x: left, y: middle - 9, 'text-anchor': 'middle' }, String(seq)));
     }
     return nodes;
   }
