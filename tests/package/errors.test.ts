@@ -1,0 +1,54 @@
+// docs/errors.md lists the codes that there are.
+import { readdirSync } from 'node:fs';
+import ts from 'typescript';
+import { expect, test } from 'vitest';
+import { read, root } from './pages.js';
+
+const API = `${root}pkg/src/public/api.d.ts`;
+
+/** Codes by the heading under which the page has them. */
+function listed(): Map<string, string> {
+  const codes = new Map<string, string>();
+  let heading = '';
+  for (const line of read('docs/errors.md').split('\n')) {
+    heading = /^## (.*)$/.exec(line)?.[1] ?? heading;
+    const code = /^\| `([a-z_]+)` \|/.exec(line)?.[1];
+    if (code === undefined) continue;
+    expect(codes.has(code), `docs/errors.md lists ${code} twice`).toBe(false);
+    codes.set(code, heading);
+  }
+  return codes;
+}
+
+/** The codes of the type, and those that the package's code makes errors with. */
+function known(): { declared: string[]; raised: string[] } {
+  const folder = `${root}pkg/src/`;
+  const sources = readdirSync(folder).filter((name) => name.endsWith('.ts') && !name.endsWith('.d.ts'));
+  const { config } = ts.readConfigFile(`${root}tsconfig.base.json`, ts.sys.readFile);
+  const { options } = ts.convertCompilerOptionsFromJson(config.compilerOptions, root);
+  const program = ts.createProgram([API, ...sources.map((name) => folder + name)], options);
+  const checker = program.getTypeChecker();
+
+  const module = checker.getSymbolAtLocation(program.getSourceFile(API)!)!;
+  const alias = checker.getExportsOfModule(module).find(({ name }) => name === 'ErrorCode')!;
+  const union = checker.getDeclaredTypeOfSymbol(alias) as ts.UnionType;
+  const declared = union.types.map((type) => (type as ts.StringLiteralType).value);
+
+  const raised = new Set<string>();
+  const visit = (node: ts.Node): void => {
+    // Where a code is expected, a literal is one; a comparison expects nothing.
+    if (ts.isStringLiteral(node) && checker.getContextualType(node) === union) raised.add(node.text);
+    ts.forEachChild(node, visit);
+  };
+  for (const name of sources) visit(program.getSourceFile(folder + name)!);
+  return { declared: declared.sort(), raised: [...raised].sort() };
+}
+
+// A compiler on a loaded machine takes its time.
+test('the page, the type and the code have the same error codes', { timeout: 120_000 }, () => {
+  const codes = listed();
+  const { declared, raised } = known();
+  expect([...codes.keys()].sort()).toEqual(declared);
+  const used = [...codes].filter(([, heading]) => heading !== 'Reserved').map(([code]) => code);
+  expect(used.sort()).toEqual(raised);
+});
