@@ -96,17 +96,16 @@ async fn copies_of_running_come_after_completed() {
     for _ in 0..20 {
         gateway.post("job/1", &json!({ "status": "running" })).await;
     }
-    set(&gateway, json!({})).await;
     // A step of the demo's jobs takes so long.
     tokio::time::sleep(Duration::from_millis(1_000)).await;
     gateway.post("job/1", &json!({ "status": "completed" })).await;
     let mut told = Vec::new();
-    for _ in 0..41 {
+    for _ in 0..42 {
         told.push(socket.next_json().await["status"].as_str().unwrap_or_default().to_owned());
     }
     let completed = told.iter().position(|status| status == "completed").expect("it comes");
     assert!(completed >= 20, "the events themselves come in order: {told:?}");
-    assert!(completed < 40, "no copy comes after it: {told:?}");
+    assert!(told[completed..].iter().any(|status| status == "running"), "no copy comes after it: {told:?}");
     assert!(socket.is_quiet().await, "each is copied once");
 }
 

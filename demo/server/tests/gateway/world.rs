@@ -247,12 +247,15 @@ impl Socket {
 
     /// The next frame that is no heartbeat, as JSON.
     pub async fn next_json(&mut self) -> Value {
-        loop {
-            let frame = self.next().await;
-            if !matches!(frame, ServerFrame::Heartbeat(_)) {
-                return serde_json::to_value(frame).unwrap();
+        let wait = async {
+            loop {
+                let frame = self.next().await;
+                if !matches!(frame, ServerFrame::Heartbeat(_)) {
+                    return serde_json::to_value(frame).unwrap();
+                }
             }
-        }
+        };
+        timeout(PATIENCE, wait).await.expect("a frame in time")
     }
 
     /// The next frames, heartbeats left out, each shortened to what a test compares.
