@@ -10,6 +10,9 @@
 //!
 //! Strings, payloads and callbacks stay with the facade. On the way of a frame only numbers cross: those of
 //! `accept` as arguments, all others in [`registers`]. No JavaScript runs while a client is borrowed.
+//!
+//! What takes and gives numbers only is exported as it is: `wasm-bindgen` would wrap each call in a closure, which
+//! costs more than the call. The facade uses the exports directly.
 
 mod commands;
 mod lifecycle;
@@ -18,7 +21,7 @@ mod options;
 mod socket;
 mod timer;
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 
 use serde::Serialize;
 use wasm_bindgen::JsValue;
@@ -41,20 +44,40 @@ struct Driver {
     command: Vec<f64>,
 }
 
-thread_local! {
-    static DRIVERS: RefCell<Vec<Option<Box<Driver>>>> = const { RefCell::new(Vec::new()) };
+/// One slot for each client, by its number.
+type Table<T> = Vec<Option<T>>;
+
+/// A static of the one thread that there is. `thread_local!` would reach it through a function pointer.
+struct Single<T>(RefCell<T>);
+
+#[cfg(target_feature = "atomics")]
+compile_error!("the driver is for wasm without threads");
+
+// SAFETY: without atomics there is one thread, so nothing is ever shared between two.
+unsafe impl<T> Sync for Single<T> {}
+
+impl<T> Single<T> {
+    const fn new(value: T) -> Self {
+        Single(RefCell::new(value))
+    }
+
+    fn borrow(&self) -> RefMut<'_, T> {
+        self.0.borrow_mut()
+    }
 }
+
+static DRIVERS: Single<Table<Box<Driver>>> = Single::new(Vec::new());
 
 /// Runs `act` on a client; the default if it was destroyed.
 fn with<T: Default>(client: u32, act: impl FnOnce(&mut Driver) -> T) -> T {
-    DRIVERS.with_borrow_mut(|drivers| match drivers.get_mut(client as usize) {
+    match DRIVERS.borrow().get_mut(client as usize) {
         Some(Some(driver)) => act(driver),
         _ => T::default(),
-    })
+    }
 }
 
-/// The place of a client's things in a table that has one slot for each.
-fn slot<T>(table: &mut Vec<Option<T>>, client: u32) -> &mut Option<T> {
+/// The place of a client's things in a table.
+fn slot<T>(table: &mut Table<T>, client: u32) -> &mut Option<T> {
     let at = client as usize;
     if table.len() <= at {
         table.resize_with(at + 1, || None);
@@ -68,45 +91,44 @@ fn instant(now: f64) -> Instant {
 }
 
 /// Where the registers begin in the memory.
-#[wasm_bindgen]
-pub fn registers() -> *const f64 {
+#[unsafe(no_mangle)]
+pub extern "C" fn registers() -> *const f64 {
     numbers::address()
 }
 
 /// Makes a client from the options in the registers and returns its number.
-#[wasm_bindgen]
-pub fn create(seed_high: u32, seed_low: u32) -> u32 {
+#[unsafe(no_mangle)]
+pub extern "C" fn create(seed_high: u32, seed_low: u32) -> u32 {
     let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
     let driver = Box::new(Driver { client: Client::new(options::config(), seed), command: Vec::new() });
-    DRIVERS.with_borrow_mut(|drivers| {
-        let free = drivers.iter().position(Option::is_none).unwrap_or(drivers.len());
-        *slot(drivers, free as u32) = Some(driver);
-        free as u32
-    })
+    let mut drivers = DRIVERS.borrow();
+    let free = drivers.iter().position(Option::is_none).unwrap_or(drivers.len());
+    *slot(&mut drivers, free as u32) = Some(driver);
+    free as u32
 }
 
 /// Frees a client. Its number will be used again.
-#[wasm_bindgen]
-pub fn destroy(client: u32) {
-    let driver = DRIVERS.with_borrow_mut(|drivers| slot(drivers, client).take());
+#[unsafe(no_mangle)]
+pub extern "C" fn destroy(client: u32) {
+    let driver = slot(&mut DRIVERS.borrow(), client).take();
     drop(driver);
 }
 
 /// Declares the model in the registers and returns its number.
-#[wasm_bindgen]
-pub fn add_model(client: u32) -> u32 {
+#[unsafe(no_mangle)]
+pub extern "C" fn add_model(client: u32) -> u32 {
     with(client, |driver| u32::from(driver.client.add_model(options::model()).0))
 }
 
 /// Makes an entity known and returns its number, which the facade keeps until the entity is forgotten.
-#[wasm_bindgen]
-pub fn add_entity(client: u32, model: u32) -> u32 {
+#[unsafe(no_mangle)]
+pub extern "C" fn add_entity(client: u32, model: u32) -> u32 {
     with(client, |driver| driver.client.add_entity(ModelId(model as u8)).0)
 }
 
 /// Judges an event; the answer is a `Verdict`. The hot path.
-#[wasm_bindgen]
-pub fn accept(client: u32, entity: u32, prev: f64, seq: f64, epoch: u32, status: u32, visible: bool) -> u32 {
+#[unsafe(no_mangle)]
+pub extern "C" fn accept(client: u32, entity: u32, prev: f64, seq: f64, epoch: u32, status: u32, visible: bool) -> u32 {
     with(client, |driver| {
         let (prev, seq) = (prev as Seq, seq as Seq);
         driver.client.accept(EntityId(entity), prev, seq, Epoch(epoch), Status(status), visible) as u32
@@ -114,9 +136,9 @@ pub fn accept(client: u32, entity: u32, prev: f64, seq: f64, epoch: u32, status:
 }
 
 /// The same for an event that carries an id.
-#[wasm_bindgen]
+#[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)] // numbers only, and no detour through the registers
-pub fn accept_with_id(
+pub extern "C" fn accept_with_id(
     client: u32,
     entity: u32,
     prev: f64,
@@ -135,14 +157,14 @@ pub fn accept_with_id(
 }
 
 /// Gives the core an input whose numbers are in the registers. Some inputs have an answer.
-#[wasm_bindgen]
-pub fn handle(client: u32, input: u32, now: f64) -> u32 {
+#[unsafe(no_mangle)]
+pub extern "C" fn handle(client: u32, input: u32, now: f64) -> u32 {
     with(client, |driver| numbers::handle(&mut driver.client, input, instant(now)))
 }
 
 /// Puts the next output's numbers into the registers and returns its kind; 0 if there is none.
-#[wasm_bindgen]
-pub fn poll(client: u32, now: f64) -> u32 {
+#[unsafe(no_mangle)]
+pub extern "C" fn poll(client: u32, now: f64) -> u32 {
     with(client, |driver| {
         let now = instant(now);
         driver.client.poll_output(now).map_or(0, |output| numbers::write(driver, output, now))
@@ -150,22 +172,20 @@ pub fn poll(client: u32, now: f64) -> u32 {
 }
 
 /// Puts what is known of an entity into the registers: sync, held events, whether placed, epoch, seq, status.
-#[wasm_bindgen]
-pub fn read(client: u32, entity: u32) {
+#[unsafe(no_mangle)]
+pub extern "C" fn read(client: u32, entity: u32) {
     with(client, |driver| numbers::read(&driver.client, EntityId(entity)));
 }
 
 /// The same from an instance that trapped, before it is thrown away (R38).
-#[wasm_bindgen]
-pub fn salvage(client: u32, entity: u32) {
-    DRIVERS.with(|drivers| {
-        // SAFETY: the trap left the cell borrowed for ever, but nothing runs any more: there is one thread, and the
-        // facade enters this instance only to read. What is half written is numbers.
-        let drivers = unsafe { &*drivers.as_ptr() };
-        if let Some(Some(driver)) = drivers.get(client as usize) {
-            numbers::read(&driver.client, EntityId(entity));
-        }
-    });
+#[unsafe(no_mangle)]
+pub extern "C" fn salvage(client: u32, entity: u32) {
+    // SAFETY: the trap left the cell borrowed for ever, but nothing runs any more: there is one thread, and the facade
+    // enters this instance only to read. What is half written is numbers.
+    let drivers = unsafe { &*DRIVERS.0.as_ptr() };
+    if let Some(Some(driver)) = drivers.get(client as usize) {
+        numbers::read(&driver.client, EntityId(entity));
+    }
 }
 
 /// The counters, as a list in the order of `Stats`. As an object they would bring a table of strings and a hash map.
@@ -176,15 +196,15 @@ pub fn stats(client: u32) -> JsValue {
 }
 
 /// Sets the timer to the core's next deadline.
-#[wasm_bindgen]
-pub fn arm(client: u32, now: f64) {
+#[unsafe(no_mangle)]
+pub extern "C" fn arm(client: u32, now: f64) {
     let due = with(client, |driver| driver.client.poll_timeout());
     timer::set(client, due, instant(now));
 }
 
 /// Takes everything of a client off the page.
-#[wasm_bindgen]
-pub fn detach(client: u32) {
+#[unsafe(no_mangle)]
+pub extern "C" fn detach(client: u32) {
     timer::forget(client);
     lifecycle::detach(client);
     socket::detach(client);

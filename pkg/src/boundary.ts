@@ -41,6 +41,10 @@ export interface Core {
   read(client: number, entity: number): void;
   /** The same from an instance that trapped. */
   salvage(client: number, entity: number): void;
+  /** Detaches the handlers and closes the socket. */
+  close_socket(client: number, code: number): void;
+  /** Takes socket, timer and page listeners off. */
+  detach(client: number): void;
 }
 
 /** What `wasm-bindgen` generates, as far as it is used. */
@@ -56,14 +60,10 @@ export interface Glue {
     onclose: (event: { code: number }) => void,
     onerror: () => void,
   ): unknown;
-  /** Detaches the handlers and closes the socket. */
-  close_socket(client: number, code: number): void;
   /** What the timer calls. */
   on_timer(client: number, callback: () => void): void;
   /** Listens to the page. */
   attach_page(client: number, callback: (event: Event) => void): void;
-  /** Takes socket, timer and page listeners off. */
-  detach(client: number): void;
   /** The counters, in the order of `STATS`. */
   stats(client: number): number[];
 }

@@ -1,7 +1,17 @@
 import * as B from './boundary.js';
 import type { Core } from './boundary.js';
 import { type Frame, type Parts, receive, split } from './codec.js';
-import { Cell, EntityView, makeChange, SourceStore, SYNCS, TopicCell, TopicView, type View } from './entity.js';
+import {
+  Cell,
+  EntityView,
+  makeChange,
+  NO_READERS,
+  SourceStore,
+  SYNCS,
+  TopicCell,
+  TopicView,
+  type View,
+} from './entity.js';
 import { InorderError } from './errors.js';
 import { load, loaded, type Instance, type Parts as Loaded } from './load.js';
 import { type ReadyModel, type ReadyOptions, readOptions, STATUSES, wrongUrl } from './options.js';
@@ -35,6 +45,9 @@ const EPOCHS = 1_024;
 /** Clocks that part by more mean that the page slept (R28). */
 const WAKE_AFTER = 2_000;
 
+/** The clock is read for at most one message in this time. Silence is judged in seconds. */
+const HEARD_PACE = 100;
+
 /** Between flushes of a hidden page, which has no animation frames. */
 const HIDDEN_FRAME = 100;
 
@@ -52,6 +65,8 @@ const none = (): void => {};
 export class Client implements PublicClient<any> {
   // What the hot path reads stands first.
   core!: Core;
+  accept!: Core['accept'];
+  acceptWithId!: Core['accept_with_id'];
   id = 0;
   /** Entities by name. */
   readonly handles = new Map<string, number>();
@@ -74,6 +89,7 @@ export class Client implements PublicClient<any> {
   readonly seedLow: number;
   private registers!: Float64Array;
   private now = 0;
+  private isHeard = false;
   private heardAt = 0;
   private draining = false;
   private again = false;
@@ -126,14 +142,19 @@ export class Client implements PublicClient<any> {
   private scheduled: (() => void) | undefined;
   private readonly listeners = new Map<string, readonly Subscription[]>();
   private hasChangeListener = false;
+  // Of the change in hand, if it came out of the core.
+  private isReset = false;
+  private skippedFrom = B.NONE;
+  private skippedTo = B.NONE;
   readonly endings = new Set<() => void>();
-  private readonly retries = new Set<ReturnType<typeof setTimeout>>();
+  private readonly timers = new Set<ReturnType<typeof setTimeout>>();
   isClosed = false;
   private lastStats: Stats | undefined;
 
   private readonly statusSource: Source & { current: ClientStatus } = {
     subscriptions: NOBODY,
     pending: false,
+    isMap: false,
     current: Object.freeze({ connection: 'idle' }),
     value() {
       return this.current;
@@ -232,7 +253,7 @@ export class Client implements PublicClient<any> {
     this.isClosed = true;
     this.options.signal?.removeEventListener('abort', this.close);
     this.line++;
-    for (const retry of this.retries) clearTimeout(retry);
+    for (const retry of this.timers) clearTimeout(retry);
     if (this.instance) {
       // Closed: nothing is called any more, so draining inside a callback is safe.
       const outer = this.draining;
@@ -422,11 +443,16 @@ export class Client implements PublicClient<any> {
   /** The one wrapper around every entry into the wasm, and the only catch for its traps (R38). */
   private enter<A, C>(entry: (a: A, b: C) => unknown, a?: A, b?: C): void {
     try {
-      this.now = performance.now();
+      this.now = 0;
       entry(a as A, b as C);
     } catch (cause) {
       this.trap(cause);
     }
+  }
+
+  /** The time of this entry. Read when it is first needed: a clean event needs none, and some clocks are slow. */
+  private time(): number {
+    return (this.now ||= performance.now());
   }
 
   /** Gives the core an input. */
@@ -444,7 +470,7 @@ export class Client implements PublicClient<any> {
     r[7] = h;
     r[8] = i;
     r[9] = j;
-    return this.core.handle(this.id, input, this.now);
+    return this.core.handle(this.id, input, this.time());
   }
 
   /** Gives the core an input and does what it says. */
@@ -561,21 +587,19 @@ export class Client implements PublicClient<any> {
     model: ReadyModel,
     frame: Frame,
     seq: number,
-    prev: number,
     epoch: number,
     status: number,
     idHigh: number,
     idLow: number,
   ): void {
     this.draining = true;
-    const name = this.epochNames[epoch];
-    if (!this.commit(handle, model, frame, false, name, seq, status, false, B.NONE, B.NONE, false)) {
+    if (!this.commit(handle, model, frame, false, epoch, seq, status, false)) {
       const data = frame['data'] === undefined ? 0 : 1;
-      this.give(B.ROLLBACK, handle, epoch, prev, seq, idHigh, idLow, status, data, this.bytes, this.store(frame));
+      this.give(B.ROLLBACK, handle, epoch, seq - 1, seq, idHigh, idLow, status, data, this.bytes, this.store(frame));
       this.again = true;
     }
     this.draining = false;
-    if (this.again || this.inbox.length > 0) this.drain();
+    if (this.again) this.drain();
   }
 
   /** Shows a change that the core committed. False: user code threw, and nothing was changed (R36). */
@@ -584,61 +608,73 @@ export class Client implements PublicClient<any> {
     model: ReadyModel,
     frame: Frame,
     whole: boolean,
-    epoch: string | undefined,
+    epoch: number,
     seq: number,
     status: number,
-    reset: boolean,
-    from: number,
-    to: number,
     locks: boolean,
   ): boolean {
     const cell = this.cells[handle];
     // Conflation never crosses a final state (R35).
     if (cell !== undefined && cell.pending && cell.sync === B.FINAL_SYNC) this.deliver(cell);
     const { data } = frame;
-    const named: string | undefined = frame['status'] ?? undefined;
     let state = this.states[handle];
     try {
-      if (model.topic) this.regroup(handle, whole, data);
-      // A `final` answer may bring no state: what is shown stays.
-      else if (whole) state = data !== undefined ? data : locks ? state : null;
+      if (whole || model.topic) state = this.replaced(handle, model, whole, data, locks);
       else if (data !== undefined) state = model.reduce === undefined ? data : model.reduce(state, data);
-      if (model.judge === undefined) {
-        locks ||= status < STATUSES ? model.ends[status] !== 0 : model.terminal!.has(named!);
-      } else if (!locks) {
-        locks = !!model.judge(named ?? (whole ? undefined : this.statusOf(handle, cell)), state);
-      }
+      if (model.judge !== undefined || status >= STATUSES)
+        locks = this.isTerminal(handle, model, frame, whole, state, locks);
+      else if (model.ends[status] !== 0) locks = true;
     } catch (cause) {
-      this.fail(
-        handle,
-        'reduce',
-        `\`reduce\` or \`terminal\` threw on % (seq ${seq}): see \`cause\`. The state stays as it was and a snapshot is asked for.`,
-        true,
-        cause,
-        true,
-      );
-      return false;
+      return this.refuse(handle, seq, cause);
     }
     this.states[handle] = state;
     if (cell !== undefined) {
-      cell.seq = seq === seq ? seq : cell.seq;
-      cell.epoch = epoch;
-      if (named !== undefined || whole) cell.status = named;
-      cell.at = frame['at'];
       cell.snapshot = undefined;
-      // The lock that follows: shown at once, not in a second call.
-      if (locks) cell.sync = B.FINAL_SYNC;
+      if (seq === seq) cell.seq = seq;
+      cell.note(this.epochNames[epoch], frame, whole);
     }
-    if (locks) {
-      this.give(B.LOCK, handle);
-      this.again = true;
-    }
-    if (this.hasChangeListener || (cell !== undefined && cell.readers.length > 0)) {
-      this.tell(handle, whole, frame, epoch, seq, status, state, reset, from, to);
+    if (locks) this.lock(handle, cell);
+    if (this.hasChangeListener || (cell !== undefined && cell.readers !== NO_READERS)) {
+      this.tell(handle, whole, frame, epoch, seq, status, state);
     }
     if (cell !== undefined) this.notify(cell);
     if (this.owners[handle] !== 0) this.touchTopics(handle);
     return true;
+  }
+
+  /** The state after a snapshot, or the nothing that a topic has in its place. */
+  private replaced(handle: number, model: ReadyModel, whole: boolean, data: unknown, locks: boolean): unknown {
+    if (model.topic) return this.regroup(handle, whole, data);
+    // A `final` answer may bring no state: what is shown stays.
+    return data !== undefined ? data : locks ? this.states[handle] : null;
+  }
+
+  private isTerminal(
+    handle: number,
+    model: ReadyModel,
+    frame: Frame,
+    whole: boolean,
+    state: unknown,
+    locks: boolean,
+  ): boolean {
+    if (locks) return true;
+    const named: string | undefined = frame['status'] ?? undefined;
+    if (model.judge === undefined) return model.terminal!.has(named!);
+    return !!model.judge(named ?? (whole ? undefined : this.statusOf(handle, this.cells[handle])), state);
+  }
+
+  /** User code threw on a change. */
+  private refuse(handle: number, seq: number, cause: unknown): false {
+    const message = `\`reduce\` or \`terminal\` threw on % (seq ${seq}): see \`cause\`. The state stays as it was and a snapshot is asked for.`;
+    this.fail(handle, 'reduce', message, true, cause, true);
+    return false;
+  }
+
+  private lock(handle: number, cell: Cell | undefined): void {
+    // Shown at once, not in a second call.
+    if (cell !== undefined) cell.sync = B.FINAL_SYNC;
+    this.give(B.LOCK, handle);
+    this.again = true;
   }
 
   /** Hands a change to readers and `change` listeners. */
@@ -646,17 +682,16 @@ export class Client implements PublicClient<any> {
     handle: number,
     whole: boolean,
     frame: Frame,
-    epoch: string | undefined,
+    epoch: number,
     seq: number,
     status: number,
     state: unknown,
-    reset: boolean,
-    from: number,
-    to: number,
   ): void {
     const cell = this.cells[handle];
-    const shown = cell ?? { epoch, status: frame['status'] ?? this.statusNames[status] };
-    const change = makeChange(shown, whole ? 'snapshot' : 'event', frame, seq, state, reset, from, to);
+    const shown = cell ?? { epoch: this.epochNames[epoch], status: frame['status'] ?? this.statusNames[status] };
+    const { isReset, skippedFrom, skippedTo } = this;
+    const kind = whole ? 'snapshot' : 'event';
+    const change = makeChange(shown, kind, frame, seq, state, isReset, skippedFrom, skippedTo);
     if (cell) {
       const { readers } = cell;
       for (const reader of readers) reader.push(change);
@@ -673,8 +708,8 @@ export class Client implements PublicClient<any> {
   // --- Topics ---
 
   /** Applies a topic's change to its members. Throws when it can't be read. */
-  private regroup(topic: number, whole: boolean, data: any): void {
-    if (data === undefined && !whole) return;
+  private regroup(topic: number, whole: boolean, data: any): undefined {
+    if (data === undefined && !whole) return undefined;
     const add: unknown = whole ? (data ?? []) : (data?.add ?? []);
     const remove: unknown = whole ? [] : (data?.remove ?? []);
     if (!isNames(add) || !isNames(remove)) {
@@ -699,6 +734,7 @@ export class Client implements PublicClient<any> {
     }
     const cell = this.cells[topic] as TopicCell | undefined;
     if (cell) cell.map = undefined;
+    return undefined;
   }
 
   private isMember(topic: number, member: number): boolean {
@@ -773,7 +809,7 @@ export class Client implements PublicClient<any> {
       this.again = false;
       // A callback may have trapped it.
       while (this.instance) {
-        const output = this.core.poll(this.id, this.now);
+        const output = this.core.poll(this.id, this.time());
         if (output === 0) break;
         this.output(output, this.numbers());
       }
@@ -788,7 +824,7 @@ export class Client implements PublicClient<any> {
       }
     } while (this.again);
     this.draining = false;
-    if (this.instance && !this.isClosed) this.core.arm(this.id, this.now);
+    if (this.instance && !this.isClosed) this.core.arm(this.id, this.time());
   }
 
   private output(output: number, r: Float64Array): void {
@@ -832,10 +868,19 @@ export class Client implements PublicClient<any> {
 
   private change(r: Float64Array): void {
     const handle = r[0]!;
-    const [, whole, epoch, prev, seq, status, reset, from, to, locks, slot, idHigh, idLow, bytes] =
-      r as unknown as number[];
-    const frame = this.fetch(slot!);
-    const name = this.epochNames[epoch!];
+    const whole = r[1] === 1;
+    const epoch = r[2]!;
+    const prev = r[3]!;
+    const seq = r[4]!;
+    const status = r[5]!;
+    const locks = r[9] === 1;
+    const frame = this.fetch(r[10]!);
+    const idHigh = r[11]!;
+    const idLow = r[12]!;
+    const bytes = r[13]!;
+    this.isReset = r[6] === 1;
+    this.skippedFrom = r[7]!;
+    this.skippedTo = r[8]!;
     if (this.isClosed) return;
     const cell = this.cells[handle];
     // Shown together with its first state, not after it; the same when it is reopened.
@@ -843,26 +888,14 @@ export class Client implements PublicClient<any> {
       if (cell.pending && cell.sync === B.FINAL_SYNC) this.deliver(cell);
       cell.sync = this.syncOf(handle);
     }
-    if (
-      !this.commit(
-        handle,
-        this.modelOf[handle]!,
-        frame,
-        whole === 1,
-        name,
-        seq!,
-        status!,
-        reset === 1,
-        from!,
-        to!,
-        locks === 1,
-      )
-    ) {
+    if (!this.commit(handle, this.modelOf[handle]!, frame, whole, epoch, seq, status, locks)) {
       const data = frame['data'] === undefined ? 0 : 1;
-      const back = whole === 1 ? B.NONE : this.store(frame);
+      const back = whole ? B.NONE : this.store(frame);
       this.give(B.ROLLBACK, handle, epoch, prev, seq, idHigh, idLow, status, data, bytes, back);
       if (cell !== undefined) this.setSync(handle, this.syncOf(handle));
     }
+    this.isReset = false;
+    this.skippedFrom = B.NONE;
   }
 
   private syncOf(handle: number): number {
@@ -976,7 +1009,7 @@ export class Client implements PublicClient<any> {
         () => prelude?.socket ?? this.makeSocket(url),
         () => isCurrent() && this.enter(() => this.put(B.OPENED, generation)),
         (event) => {
-          if (isCurrent()) this.enter(this.message, event.data);
+          if (this.line === line) this.enter(this.message, event.data);
         },
         (event) => {
           if (isCurrent()) this.enter(() => this.ended(generation, event.code));
@@ -1041,7 +1074,7 @@ export class Client implements PublicClient<any> {
   private hangUp(code: number): void {
     this.socket = undefined;
     this.offLine();
-    this.instance!.glue.close_socket(this.id, code);
+    this.core.close_socket(this.id, code);
   }
 
   /** What belongs to one socket ends with it. */
@@ -1055,13 +1088,24 @@ export class Client implements PublicClient<any> {
   }
 
   private readonly message = (data: unknown): void => {
-    this.heardAt = this.now;
+    if (!this.isHeard) this.hear();
     // A socket that answers inside `send`: its turn comes when the one in hand is done.
     if (this.draining) {
       this.inbox.push({ line: this.line, data });
       this.again = true;
     } else receive(this, data);
   };
+
+  /** Notes when something was heard, for all that comes within the next moment. */
+  private hear(): void {
+    this.isHeard = true;
+    this.heardAt = this.time();
+    const timer = setTimeout(() => {
+      this.isHeard = false;
+      this.timers.delete(timer);
+    }, HEARD_PACE);
+    this.timers.add(timer);
+  }
 
   private readonly timer = (): void => this.enter(this.onTimer);
 
@@ -1332,11 +1376,11 @@ export class Client implements PublicClient<any> {
     const wait = bound / 2 + (Math.random() * bound) / 2;
     this.isWaiting = true;
     const retry = setTimeout(() => {
-      this.retries.delete(retry);
+      this.timers.delete(retry);
       this.isWaiting = false;
       then();
     }, wait);
-    this.retries.add(retry);
+    this.timers.add(retry);
     return wait;
   }
 
@@ -1345,6 +1389,9 @@ export class Client implements PublicClient<any> {
     const instance = this.instance!;
     const { glue } = instance;
     this.core = instance.core;
+    // From the exports' dictionary they would be looked up anew for each event.
+    this.accept = this.core.accept;
+    this.acceptWithId = this.core.accept_with_id;
     instance.clients.add(this);
     this.registers = new Float64Array(this.core.memory.buffer, this.core.registers(), B.REGISTERS);
     this.registers.set(this.ready.numbers);
@@ -1366,9 +1413,8 @@ export class Client implements PublicClient<any> {
   }
 
   private leaveInstance(): void {
-    const { glue, clients } = this.instance!;
-    glue.detach(this.id);
-    clients.delete(this);
+    this.core.detach(this.id);
+    this.instance!.clients.delete(this);
   }
 
   /** User calls that are out are void, and nothing waits any more. */
@@ -1419,7 +1465,7 @@ export class Client implements PublicClient<any> {
       saved.set(handle, entity);
     }
     try {
-      this.instance!.glue.detach(this.id);
+      this.core.detach(this.id);
     } catch {
       // Its listeners throw when they are called; nothing more can be done from here.
     }
@@ -1488,7 +1534,7 @@ export class Client implements PublicClient<any> {
   /** A source changed: call its listeners now or with the next flush (R35). */
   private notify(source: Source): void {
     if (source.subscriptions.length === 0 || this.isClosed) return;
-    if (this.sync && !(source instanceof TopicCell)) return this.deliver(source);
+    if (this.sync && !source.isMap) return this.deliver(source);
     if (source.pending) return;
     source.pending = true;
     this.pending.push(source);
@@ -1528,12 +1574,19 @@ export class Client implements PublicClient<any> {
   private deliver(source: Source): void {
     source.pending = false;
     const value = source.value();
-    for (const subscription of source.subscriptions) {
-      if (this.isClosed) return;
-      if (subscription.on && subscription.seen !== value) {
-        subscription.seen = value;
-        this.callOne(subscription.listener, value);
+    const { subscriptions } = source;
+    for (let i = 0; i < subscriptions.length; i++) {
+      const subscription = subscriptions[i]!;
+      if (!subscription.on || subscription.seen === value) continue;
+      subscription.seen = value;
+      const { listener } = subscription;
+      try {
+        if (typeof listener === 'function') listener(value);
+        else listener.next?.(value);
+      } catch (cause) {
+        this.threw(cause);
       }
+      if (this.isClosed) return;
     }
   }
 
@@ -1548,10 +1601,13 @@ export class Client implements PublicClient<any> {
       if (typeof listener === 'function') listener(value);
       else listener.next?.(value);
     } catch (cause) {
-      this.report(
-        new InorderError('listener', 'A listener threw: see `cause`. The others were called.', false, undefined, cause),
-      );
+      this.threw(cause);
     }
+  }
+
+  private threw(cause: unknown): void {
+    const message = 'A listener threw: see `cause`. The others were called.';
+    this.report(new InorderError('listener', message, false, undefined, cause));
   }
 
   private emit<T extends keyof ClientEvents>(type: T, event: ClientEvents[T]): void {

@@ -118,22 +118,18 @@ function applyEvent(client: Client, handle: number, frame: Frame, epochName: unk
   const id = frame['id'];
   let high = 0;
   let low = 0;
-  if (id != null && model.ids) {
+  const isKnown = id != null && model.ids;
+  if (isKnown) {
     fingerprint(client, String(id));
     high = hashHigh;
     low = hashLow;
   }
   if (usable) {
     const visible = frame['data'] !== undefined || status !== 0 ? 1 : 0;
-    const { core, id: me } = client;
-    const verdict =
-      (high | low) === 0
-        ? core.accept(me, handle, prev, seq, epoch, status, visible)
-        : core.accept_with_id(me, handle, prev, seq, epoch, status, visible, high, low);
-    if (verdict === APPLY) {
-      client.applied(handle, model, frame, seq, prev, epoch, status, high, low);
-      return;
-    }
+    const verdict = isKnown
+      ? client.acceptWithId(client.id, handle, prev, seq, epoch, status, visible, high, low)
+      : client.accept(client.id, handle, prev, seq, epoch, status, visible);
+    if (verdict === APPLY) return client.applied(handle, model, frame, seq, epoch, status, high, low);
     if (verdict !== SLOW) return;
   }
   client.give(

@@ -31,6 +31,7 @@ const EMPTY: ReadonlyMap<string, EntitySnapshot<any>> = new Map();
 export class Cell implements Source {
   subscriptions: readonly Subscription[] = NOBODY;
   pending = false;
+  isMap = false;
   handle = NONE;
   sync = JOINING;
   seq: number | undefined;
@@ -40,7 +41,7 @@ export class Cell implements Source {
   error: InorderError | undefined;
   /** `undefined`: something changed since the last one. */
   snapshot: EntitySnapshot<any> | undefined = UNKNOWN;
-  readers: readonly Reader[] = [];
+  readers: readonly Reader[] = NO_READERS;
   /** Listeners and readers. */
   uses = 0;
   params: unknown;
@@ -60,30 +61,42 @@ export class Cell implements Source {
     return this.show();
   }
 
+  /** Notes what a change says beside its data; mostly it says what is known. */
+  note(epoch: string | undefined, frame: Frame, whole: boolean): void {
+    const { status, at } = frame;
+    if (this.epoch !== epoch) this.epoch = epoch;
+    if (this.at !== at) this.at = at;
+    if (this.status !== status && (whole || status != null)) this.status = status ?? undefined;
+  }
+
   /** The entity's snapshot, made when it is looked at (R33). */
   show(): EntitySnapshot<any> {
     return (this.snapshot ??= this.freeze());
+  }
+
+  private freezeMore(): EntitySnapshot<any> {
+    const { seq, epoch, status, at, error } = this;
+    const state = this.client.states[this.handle];
+    const sync = SYNCS[this.sync]!;
+    return Object.freeze({
+      ...{ state, sync, seq, epoch, status },
+      ...(at !== undefined && { at }),
+      ...(error && { error }),
+    });
   }
 
   private freeze(): EntitySnapshot<any> {
     const { seq, epoch, status, at, error } = this;
     const state = this.client.states[this.handle];
     const sync = SYNCS[this.sync]!;
-    if (at === undefined && error === undefined) return Object.freeze({ state, sync, seq, epoch, status });
-    return Object.freeze({
-      state,
-      sync,
-      seq,
-      epoch,
-      status,
-      ...(at !== undefined && { at }),
-      ...(error && { error }),
-    });
+    if (at !== undefined || error !== undefined) return this.freezeMore();
+    return Object.freeze({ state, sync, seq, epoch, status });
   }
 }
 
 /** A topic's cell: its value is the map of its members. */
 export class TopicCell extends Cell {
+  override isMap = true;
   /** `undefined`: a member changed since the last one. */
   map: ReadonlyMap<string, EntitySnapshot<any>> | undefined;
 
@@ -91,6 +104,9 @@ export class TopicCell extends Cell {
     return (this.map ??= this.client.members(this.handle));
   }
 }
+
+/** The list of an entity that nobody reads by `changes()`: compared by identity on the hot path. */
+export const NO_READERS: readonly Reader[] = [];
 
 /** One `changes()`. */
 export interface Reader {
@@ -205,7 +221,8 @@ export class EntityView extends View<EntitySnapshot<any>> implements Entity<any,
     const leave = () => {
       client.endings.delete(queue.close);
       if (!cell) return;
-      cell.readers = cell.readers.filter((other) => other !== reader);
+      const left = cell.readers.filter((other) => other !== reader);
+      cell.readers = left.length > 0 ? left : NO_READERS;
       client.leave(cell);
     };
     const queue: Queue<Change<any, any>> = new Queue(take, leave, options.signal);

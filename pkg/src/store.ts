@@ -15,6 +15,8 @@ export interface Source {
   subscriptions: readonly Subscription[];
   /** Whether it waits for the next flush. */
   pending: boolean;
+  /** A map of many entities: made once per task even with `flush: 'sync'`. */
+  readonly isMap: boolean;
   /** The current value, the same object until something changes. */
   value(): unknown;
 }

@@ -1,18 +1,14 @@
 //! What the page tells: that it is seen, frozen, online. On servers and in workers there is no window, and nothing
 //! is listened to.
 
-use std::cell::RefCell;
-
 use gloo_events::EventListener;
 use js_sys::Function;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::slot;
+use super::{Single, Table, slot};
 
-thread_local! {
-    static LISTENERS: RefCell<Vec<Option<Vec<EventListener>>>> = const { RefCell::new(Vec::new()) };
-}
+static LISTENERS: Single<Table<Vec<EventListener>>> = Single::new(Vec::new());
 
 /// Has `callback` called with every event of the page that matters.
 #[wasm_bindgen]
@@ -30,10 +26,10 @@ pub fn attach_page(client: u32, callback: &Function) {
     if let Some(document) = window.document() {
         listeners.extend(listen(&document, &["visibilitychange", "resume"]));
     }
-    LISTENERS.with_borrow_mut(|table| *slot(table, client) = Some(listeners));
+    *slot(&mut LISTENERS.borrow(), client) = Some(listeners);
 }
 
 pub(super) fn detach(client: u32) {
-    let listeners = LISTENERS.with_borrow_mut(|table| slot(table, client).take());
+    let listeners = slot(&mut LISTENERS.borrow(), client).take();
     drop(listeners);
 }

@@ -1,8 +1,6 @@
 //! What crosses the boundary: inputs and outputs as numbers in registers. `pkg/src/boundary.ts` has the same tables.
 
-use std::cell::Cell;
-
-use super::{Driver, commands};
+use super::{Driver, Single, commands};
 use crate::client::{
     Can, Change, Client, EntityId, Epoch, ErrorCode, Event, EventId, Output, Position, Seq, Snapshot, Status,
 };
@@ -15,24 +13,20 @@ pub(super) const COUNT: usize = 192;
 /// "None" in a register.
 pub(super) const NONE: f64 = -1.0;
 
-thread_local! {
-    static REGISTERS: [Cell<f64>; COUNT] = const { [const { Cell::new(0.0) }; COUNT] };
-}
+static REGISTERS: Single<[f64; COUNT]> = Single::new([0.0; COUNT]);
 
 pub(super) fn address() -> *const f64 {
-    REGISTERS.with(|registers| registers.as_ptr().cast())
+    REGISTERS.borrow().as_ptr()
 }
 
 pub(super) fn number(at: usize) -> f64 {
-    REGISTERS.with(|registers| registers.get(at).map_or(NONE, Cell::get))
+    REGISTERS.borrow().get(at).map_or(NONE, |&number| number)
 }
 
 fn set(at: usize, number: f64) {
-    REGISTERS.with(|registers| {
-        if let Some(register) = registers.get(at) {
-            register.set(number);
-        }
-    });
+    if let Some(register) = REGISTERS.borrow().get_mut(at) {
+        *register = number;
+    }
 }
 
 fn set_all<const N: usize>(numbers: [f64; N]) {

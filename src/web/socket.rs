@@ -1,17 +1,13 @@
 //! The one socket of a client. Its events go to functions of the facade; a message is never looked at here.
 
-use std::cell::RefCell;
-
 use js_sys::Function;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BinaryType, WebSocket};
 
-use super::slot;
+use super::{Single, Table, slot};
 
-thread_local! {
-    static SOCKETS: RefCell<Vec<Option<WebSocket>>> = const { RefCell::new(Vec::new()) };
-}
+static SOCKETS: Single<Table<WebSocket>> = Single::new(Vec::new());
 
 /// Takes the socket that `make` makes and attaches the handlers; the one before must have been closed.
 ///
@@ -36,13 +32,13 @@ pub fn open_socket(
     socket.set_onclose(Some(onclose));
     socket.set_onerror(Some(onerror));
     detach(client);
-    SOCKETS.with_borrow_mut(|sockets| *slot(sockets, client) = Some(socket.clone()));
+    *slot(&mut SOCKETS.borrow(), client) = Some(socket.clone());
     Ok(socket)
 }
 
 /// Takes the handlers off, then closes: what the old socket does afterwards is nobody's concern (R25).
-#[wasm_bindgen]
-pub fn close_socket(client: u32, code: u16) {
+#[unsafe(no_mangle)]
+pub extern "C" fn close_socket(client: u32, code: u16) {
     if let Some(socket) = detach(client) {
         // It fails only for codes that scripts may not use, and the core has none.
         let _ = socket.close_with_code(code);
@@ -51,7 +47,7 @@ pub fn close_socket(client: u32, code: u16) {
 
 /// Takes the handlers off and forgets the socket.
 pub(super) fn detach(client: u32) -> Option<WebSocket> {
-    let socket = SOCKETS.with_borrow_mut(|sockets| slot(sockets, client).take())?;
+    let socket = slot(&mut SOCKETS.borrow(), client).take()?;
     socket.set_onopen(None);
     socket.set_onmessage(None);
     socket.set_onclose(None);

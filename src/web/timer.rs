@@ -1,13 +1,11 @@
 //! The one timer of a client.
 
-use std::cell::RefCell;
-
 use gloo_timers::callback::Timeout;
 use js_sys::Function;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::slot;
+use super::{Single, Table, slot};
 use crate::time::Instant;
 
 struct Timer {
@@ -15,36 +13,31 @@ struct Timer {
     armed: Option<(Instant, Timeout)>,
 }
 
-thread_local! {
-    static TIMERS: RefCell<Vec<Option<Timer>>> = const { RefCell::new(Vec::new()) };
-}
+static TIMERS: Single<Table<Timer>> = Single::new(Vec::new());
 
 /// What the timer calls when it is due.
 #[wasm_bindgen]
 pub fn on_timer(client: u32, callback: Function) {
-    TIMERS.with_borrow_mut(|timers| *slot(timers, client) = Some(Timer { callback, armed: None }));
+    *slot(&mut TIMERS.borrow(), client) = Some(Timer { callback, armed: None });
 }
 
 /// Arms the timer for `due`, unless it is already.
 pub(super) fn set(client: u32, due: Option<Instant>, now: Instant) {
-    let old = TIMERS.with_borrow_mut(|timers| {
-        let timer = slot(timers, client).as_mut()?;
-        // One that is due has fired, or is about to: a page that slept fires late, not never.
-        if timer.armed.as_ref().map(|(at, _)| *at) == due && due.is_none_or(|due| due > now) {
-            return None;
-        }
-        let callback = timer.callback.clone();
-        let armed = due.map(|due| {
-            let wait = u32::try_from(due.since(now)).unwrap_or(u32::MAX).min(i32::MAX as u32);
-            // The closure only calls the facade, where traps are caught.
-            (due, Timeout::new(wait, move || drop(callback.call0(&JsValue::UNDEFINED))))
-        });
-        std::mem::replace(&mut timer.armed, armed)
+    let mut timers = TIMERS.borrow();
+    let Some(timer) = slot(&mut timers, client) else { return };
+    // One that is due has fired, or is about to: a page that slept fires late, not never.
+    if timer.armed.as_ref().map(|(at, _)| *at) == due && due.is_none_or(|due| due > now) {
+        return;
+    }
+    let callback = timer.callback.clone();
+    timer.armed = due.map(|due| {
+        let wait = u32::try_from(due.since(now)).unwrap_or(u32::MAX).min(i32::MAX as u32);
+        // The closure only calls the facade, where traps are caught.
+        (due, Timeout::new(wait, move || drop(callback.call0(&JsValue::UNDEFINED))))
     });
-    drop(old);
 }
 
 pub(super) fn forget(client: u32) {
-    let timer = TIMERS.with_borrow_mut(|timers| slot(timers, client).take());
+    let timer = slot(&mut TIMERS.borrow(), client).take();
     drop(timer);
 }
