@@ -237,6 +237,8 @@ struct Undo {
     status: Status,
     seq: Seq,
     was_final: bool,
+    /// The remembered end that was in force.
+    floor: Option<Floor>,
 }
 
 /// A `subscribe` to be sent, or repeated under its id.
@@ -814,17 +816,18 @@ impl<P> Client<P> {
             self.end_ask(id);
             return self.suspect_epoch(id, epoch);
         }
+        let mut seq = self.entities[id].last;
         if let Some(floor) = self.recovery(id).and_then(|recovery| recovery.floor) {
-            let seq = floor.seq;
             if floor.epoch != epoch || floor.status != status {
                 self.discard(payload);
                 return self.lock_on_floor(id, floor);
             }
-            self.recover(id).floor = None;
-            self.entities[id].move_to(epoch, seq);
+            seq = floor.seq;
         }
-        self.note_undo(id, self.entities[id].last);
-        let seq = self.entities[id].last;
+        self.note_undo(id, seq);
+        if let Some(recovery) = self.recovery_mut(id) {
+            recovery.floor = None;
+        }
         self.entities[id].move_to(epoch, seq);
         if status.is_some() {
             self.entities[id].status = status;
@@ -1175,6 +1178,7 @@ impl<P> Client<P> {
             recovery.suspects.retain(|suspect| suspect.epoch != adopted);
             recovery.suspects.push(Suspect { epoch: adopted, held });
         }
+        recovery.floor = undo.floor;
         recovery.faults = recovery.faults.saturating_add(1);
         recovery.fault_at = undo.seq;
         recovery.question = if placed { Question::Fault } else { Question::None };
@@ -1259,8 +1263,14 @@ impl<P> Client<P> {
             return Verdict::Slow;
         }
         if seq == entity.last + 1 {
-            self.undo =
-                Some(Undo { entity: id, position: entity.position(), status: entity.status, seq, was_final: false });
+            self.undo = Some(Undo {
+                entity: id,
+                position: entity.position(),
+                status: entity.status,
+                seq,
+                was_final: false,
+                floor: None,
+            });
             entity.last = seq;
             entity.flags.set(Flags::MOVED, true);
             entity.flags.set(Flags::HEARD, true);

@@ -233,6 +233,7 @@ impl<P> Client<P> {
             status: entity.status,
             seq,
             was_final: entity.has(Flags::FINAL),
+            floor: self.recovery(id).and_then(|recovery| recovery.floor),
         });
     }
 
