@@ -55,7 +55,7 @@ pub fn campaign(runs: u64, first: u64, threads: usize, failures: usize) -> Repor
                     own.steps += u64::from(outcome.steps);
                     own.marks |= outcome.marks;
                     let mut broken = outcome.violation.clone();
-                    if broken.is_none() && seed % TWICE == 0 && attempt_seed(seed).0.trace != outcome.trace {
+                    if broken.is_none() && seed.is_multiple_of(TWICE) && attempt_seed(seed).0.trace != outcome.trace {
                         broken = Some("two runs of one seed differ".to_owned());
                     }
                     if let Some(broken) = broken {

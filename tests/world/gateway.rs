@@ -156,6 +156,8 @@ pub struct Gateway {
     pub topic: bool,
     pub folds: Vec<Fold>,
     pub books: Vec<Vec<History>>,
+    /// Which of an entity's histories goes on.
+    current: Vec<usize>,
     pub page: usize,
     /// Entities that this socket follows by themselves.
     follows: [bool; ENTITIES],
@@ -176,6 +178,7 @@ impl Gateway {
             topic,
             folds,
             books: (0..entities).map(fresh).collect(),
+            current: vec![0; entities],
             page,
             follows: [false; ENTITIES],
             greeted: false,
@@ -187,11 +190,11 @@ impl Gateway {
     }
 
     pub fn epoch(&self, entity: usize) -> u32 {
-        self.books[entity].len() as u32
+        self.current[entity] as u32 + 1
     }
 
     pub fn history(&self, entity: usize) -> &History {
-        self.books[entity].last().expect("every entity has a history")
+        &self.books[entity][self.current[entity]]
     }
 
     pub fn history_of(&self, entity: usize, epoch: u32) -> Option<&History> {
@@ -229,7 +232,7 @@ impl Gateway {
         let moods = self.moods;
         let fold = self.folds[entity];
         let epoch = self.epoch(entity);
-        let history = self.books[entity].last_mut().expect("every entity has a history");
+        let history = &mut self.books[entity][self.current[entity]];
         let prev = history.head();
         let (state, status) = history.at(prev).expect("the head is known");
         let seq = prev + 1 + if moods.ranges { u64::from(source.choose(3)) } else { 0 };
@@ -315,11 +318,18 @@ impl Gateway {
             entries: Vec::new(),
             kept_from: 0,
         });
+        self.current[entity] = self.books[entity].len() - 1;
+    }
+
+    /// A server that was given up takes over again, where it stood.
+    pub fn fail_back(&mut self, entity: usize, now: u64, source: &mut dyn Source) {
+        self.changed_at[entity] = now;
+        self.current[entity] = source.choose(self.books[entity].len() as u32) as usize;
     }
 
     /// Old entries are let go.
     pub fn trim(&mut self, entity: usize) {
-        let history = self.books[entity].last_mut().expect("every entity has a history");
+        let history = &mut self.books[entity][self.current[entity]];
         history.kept_from = history.entries.len();
     }
 

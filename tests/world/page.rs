@@ -286,9 +286,8 @@ impl Page {
                 let payload = Payload { epoch: *epoch, seq: *seq, value: Some(*state), repeated: false };
                 let snapshot =
                     Snapshot { request: *request, epoch: Epoch(*epoch), seq: *seq, status: Status(u32::from(*status)) };
-                if self.views[*entity].snapshot.is_some_and(|(asked, _)| Some(asked) == *request) {
-                    self.views[*entity].snapshot = None;
-                }
+                // Whatever it says, the ladder begins anew with it.
+                (self.views[*entity].replay, self.views[*entity].snapshot) = (None, None);
                 self.client.handle_snapshot(at, id, snapshot, payload);
             }
             Frame::Subscribed { entity, epoch, head, request } => {
@@ -520,7 +519,6 @@ impl Page {
                 }
             }
             ChangeKind::Snapshot => {
-                self.views[entity].snapshot = None;
                 if let Some(payload) = change.payload {
                     next.0 = payload.value.unwrap_or(0);
                 }
@@ -563,7 +561,7 @@ impl Page {
         let new_epoch = view.stands.is_some_and(|(stands, _)| stands != epoch);
         let reopened = std::mem::take(&mut view.locked);
         view.ended &= !reopened && !change.reset;
-        if change.reset || view.stands.is_none() || change.kind == ChangeKind::Snapshot && change.reset {
+        if change.reset || view.stands.is_none() {
             view.applied.clear();
         }
         view.stands = Some((epoch, seq));
@@ -706,10 +704,9 @@ impl Page {
             let connected = self.client.connection() == ConnectionState::Live;
             let idle = self.client.poll_timeout().is_none();
             let denied = self.views[entity].denied;
-            if unsatisfied && connected && self.client.is_wanted(id) && !denied {
-                if idle || !self.client.is_cared_for(id) {
-                    return Err(format!("R23: nothing is under way for {entity}, which is {sync:?}"));
-                }
+            let abandoned = idle || !self.client.is_cared_for(id);
+            if unsatisfied && connected && self.client.is_wanted(id) && !denied && abandoned {
+                return Err(format!("R23: nothing is under way for {entity}, which is {sync:?}"));
             }
         }
         if self.client.requests_out() > self.config.max_requests {

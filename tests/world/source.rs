@@ -26,7 +26,7 @@ impl Source for Seeded {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((z ^ (z >> 31)) >> 32) * u64::from(n) >> 32) as u32
+        ((((z ^ (z >> 31)) >> 32) * u64::from(n)) >> 32) as u32
     }
 }
 
@@ -62,7 +62,7 @@ impl Source for Bytes<'_> {
         let mut value = 0u32;
         for _ in 0..if n > 256 { 2 } else { 1 } {
             let (first, rest) = self.0.split_first().map_or((0, self.0), |(first, rest)| (*first, rest));
-            value = value << 8 | u32::from(first);
+            value = (value << 8) | u32::from(first);
             self.0 = rest;
         }
         value % n

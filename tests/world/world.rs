@@ -337,7 +337,9 @@ impl<'a> World<'a> {
             return self.dialing();
         };
         let Some(ask) = socket.up.pop_front() else { return Ok(()) };
-        let lossy = self.plan.faults.hostile && self.plan.faults.drop && !self.calm && ask != Ask::Hello;
+        // What a topic pushes looks like the answer to a subscription that was lost; sockets lose no such thing.
+        let kept = ask == Ask::Hello || self.plan.topic && matches!(ask, Ask::Subscribe { .. });
+        let lossy = self.plan.faults.hostile && self.plan.faults.drop && !self.calm && !kept;
         if lossy && self.source.choose(8) == 0 {
             self.note(|| format!("lost {ask:?}"));
             return Ok(());
@@ -405,8 +407,13 @@ impl<'a> World<'a> {
                 }
             }
             2 if faults.restart => {
-                self.note(|| format!("restart of {entity}"));
-                self.gateway.restart(entity, self.now, self.source);
+                if self.source.choose(4) == 3 {
+                    self.note(|| format!("fail back of {entity}"));
+                    self.gateway.fail_back(entity, self.now, self.source);
+                } else {
+                    self.note(|| format!("restart of {entity}"));
+                    self.gateway.restart(entity, self.now, self.source);
+                }
                 if self.plan.faults.cut || self.plan.faults.codes {
                     if self.source.choose(2) == 0 {
                         self.cut(1012)?;
