@@ -118,7 +118,6 @@ export interface ClientStatus {
 /** Why something went wrong, for machines. `docs/errors.md` lists each with what to do. */
 export type ErrorCode =
   | 'invalid_option'
-  | 'invalid_name'
   | 'unknown_model'
   | 'params_conflict'
   | 'closed'
@@ -139,8 +138,7 @@ export type ErrorCode =
   | 'socket'
   | 'source'
   | 'load'
-  | 'fault'
-  | 'timeout';
+  | 'fault';
 
 /** What is thrown for wrong options and reported for everything else. Its message says what to do. */
 export declare class InorderError extends Error {
