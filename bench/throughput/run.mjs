@@ -6,6 +6,7 @@ import { WORKLOADS } from './workloads.mjs';
 
 const NAMES = {
   parse: 'parse only',
+  parseTurns: 'parse, microtask',
   floor: 'floor',
   floorWithIds: 'floor, ids',
   sync: 'inorder',

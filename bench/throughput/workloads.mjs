@@ -21,7 +21,7 @@ const PEERS = ['centrifuge', 'azure', 'reconnecting'];
 const BASIC = { entities: 200, bytes: 150, batch: 1, duplicates: 0, gaps: 0, ids: false, chunks: 40 };
 
 export const WORKLOADS = {
-  'W1 150 B': { ...BASIC, contenders: ['parse', ...ORDERED, ...PEERS] },
+  'W1 150 B': { ...BASIC, contenders: ['parse', 'parseTurns', ...ORDERED, ...PEERS] },
   'W1 600 B': { ...BASIC, bytes: 600, contenders: ['parse', ...ORDERED, ...PEERS] },
   W2: { ...BASIC, batch: 50, contenders: ['parse', ...ORDERED, 'centrifuge'] },
   'W3 30 %': { ...BASIC, duplicates: 0.3, contenders: ['parse', ...ORDERED] },

@@ -29,11 +29,10 @@ const EMPTY: ReadonlyMap<string, EntitySnapshot<any>> = new Map();
  * Lives until the core forgets the entity.
  */
 export class Cell implements Source {
-  subscriptions: readonly Subscription[] = NOBODY;
-  pending = false;
-  isMap = false;
-  handle = NONE;
+  // What an event touches stands first: the fewer lines of the cache, the better.
+  quick: ((value: any) => void) | undefined;
   sync = JOINING;
+  readers: readonly Reader[] = NO_READERS;
   seq: number | undefined;
   epoch: string | undefined;
   status: string | undefined;
@@ -41,7 +40,10 @@ export class Cell implements Source {
   error: InorderError | undefined;
   /** `undefined`: something changed since the last one. */
   snapshot: EntitySnapshot<any> | undefined = UNKNOWN;
-  readers: readonly Reader[] = NO_READERS;
+  handle = NONE;
+  pending = false;
+  isMap = false;
+  subscriptions: readonly Subscription[] = NOBODY;
   /** Listeners and readers. */
   uses = 0;
   params: unknown;

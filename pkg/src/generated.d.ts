@@ -2,6 +2,6 @@
 declare module '#glue';
 
 declare module '#wasm' {
-  const base64: string;
-  export default base64;
+  const packed: string;
+  export default packed;
 }

@@ -1,8 +1,8 @@
-// The chunk that holds the wasm: deflated, in base64, with the code around it.
+// The chunk that holds the wasm as text, with the code around it.
 import * as generated from '#glue';
-import base64 from '#wasm';
+import packed from '#wasm';
 import type { Glue } from './boundary.js';
-import { unpack } from './load.js';
+import { unpack } from './unpack.js';
 
 export const glue: Glue = generated;
-export const bytes = (): Promise<ArrayBuffer> => unpack(base64);
+export const bytes = (): BufferSource => unpack(packed);

@@ -56,11 +56,3 @@ async function compile(source: WasmSource): Promise<WebAssembly.Module> {
   }
   return wasm instanceof WebAssembly.Module ? wasm : WebAssembly.compile(wasm);
 }
-
-/** Unpacks deflated bytes that are written as base64. Not through a `data:` URL, which many pages forbid. */
-export async function unpack(base64: string): Promise<ArrayBuffer> {
-  const text = atob(base64);
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'))).arrayBuffer();
-}

@@ -26,6 +26,8 @@ export interface ReadyModel {
   readonly chained: boolean;
   readonly ids: boolean;
   readonly topic: boolean;
+  /** Data is the whole state, and no user code judges it. */
+  readonly plain: boolean;
   /** The core's number for it. */
   id: number;
 }
@@ -130,6 +132,7 @@ function readModel(name: string, options: ModelOptions<any, any>, ids: number, t
     chained: continuity === 2,
     ids: remembered !== 0,
     topic,
+    plain: !topic && !judged && (reduce === undefined || reduce === 'replace'),
     id: -1,
   };
 }

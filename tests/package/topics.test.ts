@@ -36,6 +36,21 @@ describe('membership', () => {
     expect(topic.sync).toBe('live');
   });
 
+  test('r39_without_a_listener_members_are_followed_all_the_same', async () => {
+    const world = new World();
+    const stop = world.client.topic('all').subscribe({});
+    await world.settle();
+    const { socket } = world;
+    socket.open();
+    socket.snapshot('topic/all', 1, ['job/1']);
+    push(socket, 'job/1', 1);
+    await world.settle();
+    expect(world.client.topic('all').getSnapshot().get('job/1')).toMatchObject({ seq: 1, sync: 'live' });
+    stop();
+    await world.pass(1_500);
+    expect(socket.of('unsubscribe')).toEqual([{ type: 'unsubscribe', entities: ['topic/all'] }]);
+  });
+
   test('r39_members_come_and_go_in_order', async () => {
     const { topic, socket, world } = await follow(['job/1', 'job/2'], { linger: 0 });
     change(socket, 3, { add: ['job/4'] });

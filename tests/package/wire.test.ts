@@ -192,6 +192,68 @@ describe('frames', () => {
   });
 });
 
+describe('R1: a flood of duplicates', () => {
+  /** As servers write it, so that it can be told by its beginning. */
+  const text = (seq: number, more = '') =>
+    `{"type":"event","entity":"job/1","epoch":"E","seq":${seq},${more}"data":{"v":${seq}}}`;
+
+  async function flooded() {
+    const world = new World();
+    const socket = await world.live(5);
+    for (let i = 0; i < 200; i++) socket.raw(text(5));
+    expect(world.client.stats()?.duplicates).toBe(200);
+    return { world, socket, job: world.client.entity('job/1') };
+  }
+
+  test('r01_they_are_counted_and_what_is_new_is_shown', async () => {
+    const { world, socket, job } = await flooded();
+    for (let seq = 6; seq < 300; seq++) {
+      socket.raw(text(seq));
+      socket.raw(text(seq - 1));
+      expect(job.getSnapshot()).toMatchObject({ seq, state: { v: seq }, sync: 'live' });
+    }
+    expect(world.client.stats()?.duplicates).toBe(494);
+    expect(world.codes).toEqual([]);
+  });
+
+  test('r03_a_gap_among_them_is_one', async () => {
+    const { socket, job, world } = await flooded();
+    socket.raw(text(8));
+    socket.raw(text(5));
+    socket.raw(text(6));
+    socket.raw(text(7));
+    expect(job.getSnapshot()).toMatchObject({ seq: 8, state: { v: 8 } });
+    expect(world.client.stats()?.duplicates).toBe(201);
+  });
+
+  test('r05_an_id_is_still_compared', async () => {
+    const { socket, world } = await flooded();
+    socket.raw(text(6, '"id":"a",'));
+    socket.raw(text(6, '"id":"b",'));
+    expect(world.codes).toEqual(['diverged']);
+  });
+
+  test('r07_another_epoch_is_no_duplicate', async () => {
+    const { socket, world } = await flooded();
+    socket.raw(text(5).replace('"E"', '"F"'));
+    expect(world.client.stats()?.duplicates).toBe(200);
+  });
+
+  test('r21_frames_that_are_counted_are_all_read', async () => {
+    const { socket, world } = await flooded();
+    socket.raw(`{"n":1,${text(5).slice(1)}`);
+    for (let n = 2; n < 200; n++) socket.raw(text(5, `"n":${n},`));
+    await world.pass(500);
+    expect(socket.of('heads')).toEqual([]);
+  });
+
+  test('an escaped name is read as JSON', async () => {
+    const { socket, world } = await flooded();
+    socket.raw(text(5).replace('job/1', 'job\\/1'));
+    expect(world.client.stats()?.duplicates).toBe(201);
+  });
+});
+
 describe('R17: snapshots in parts', () => {
   const parts = (world: World, ...list: Frame[]) => {
     const request = world.socket.request('subscribe');
