@@ -31,6 +31,7 @@ use crate::stats::Stats;
 use crate::time::{Instant, Millis, earliest};
 use crate::topic::Topics;
 use crate::wave::{WaveId, WaveKind, Waves};
+use crate::zoo::{self, Bug};
 
 /// An event as the wire gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -620,7 +621,7 @@ impl<P> Client<P> {
         }
         let vacancy = Held {
             prev: from - 1,
-            seq: to,
+            seq: if zoo::has(Bug::WidenVacancies) { to + 1 } else { to },
             id: EventId::NONE,
             status: Status::NONE,
             bytes: 0,
@@ -702,7 +703,7 @@ impl<P> Client<P> {
         } else if self.is_retired(id, epoch) {
             self.set_wave(id, 0);
             self.want_snapshot(id);
-        } else if epoch == position.epoch && head > position.seq {
+        } else if epoch == position.epoch && head > position.seq && !zoo::has(Bug::ConfirmAnyHead) {
             self.note_head(id, head); // its pages follow
         } else if epoch == position.epoch {
             let lags = head < position.seq && !entity.has(Flags::MOVED);
@@ -913,6 +914,7 @@ impl<P> Client<P> {
         }
         // While the topic itself is in doubt, so is who its members are: the cursor covers more than we know.
         let vouches = self.sync(topic) == Sync::Live;
+        let vouches = vouches || zoo::has(Bug::TrustCursors);
         self.topics.note(topic).cursor = vouches;
         if !vouches {
             return;
@@ -921,7 +923,7 @@ impl<P> Client<P> {
             let entity = &self.entities[member];
             let covered = self.waves.get(entity.wave).is_some_and(|wave| wave.kind == WaveKind::Member);
             // Who was named in `behind` gets an answer of its own, which may come after the cursor.
-            if covered && entity.position().is_some() && !entity.has(Flags::BEHIND) {
+            if covered && entity.position().is_some() && (!entity.has(Flags::BEHIND) || zoo::has(Bug::TrustCursors)) {
                 self.set_wave(member, 0);
                 self.confirm(member);
                 self.settle(member);
@@ -1130,7 +1132,7 @@ impl<P> Client<P> {
         self.trim(id);
         let reopens = self.model(id).reopen == Reopen::Epoch;
         let entity = &mut self.entities[id];
-        entity.flags.set(Flags::FINAL, true);
+        entity.flags.set(Flags::FINAL, !zoo::has(Bug::ForgetLock));
         entity.flags.set(Flags::CLEAR, false);
         if !reopens {
             entity.flags.set(Flags::QUEUED, false);
@@ -1157,6 +1159,7 @@ impl<P> Client<P> {
         let adopted = entity.epoch;
         let lost_epoch = undo.position.map(|position| position.epoch).filter(|&epoch| epoch != adopted);
         match undo.position {
+            _ if zoo::has(Bug::RollBackNothing) => {}
             Some(position) => entity.move_to(position.epoch, position.seq),
             None => entity.flags.set(Flags::PLACED, false),
         }

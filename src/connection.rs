@@ -11,6 +11,7 @@
 use crate::config::{Config, HEARTBEAT_RANGE, PING_INTERVAL, RETRY_AFTER_CAP, SHORTEN_PACE};
 use crate::jitter::Jitter;
 use crate::time::{Instant, Millis, earliest};
+use crate::zoo::{self, Bug};
 
 /// How the connection stands, as shown to the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -195,7 +196,7 @@ impl Connection {
     }
 
     fn start(&mut self, now: Instant, config: &Config) -> Act {
-        if config.get_token && !self.fresh {
+        if config.get_token && !self.fresh && !(zoo::has(Bug::KeepOldToken) && self.dialed) {
             self.state = State::Token;
             self.ask_token(now, config)
         } else {
@@ -282,6 +283,9 @@ impl Connection {
             return false;
         }
         self.state = State::Live;
+        if zoo::has(Bug::ResetBackoffOnAccept) {
+            self.attempts = 0;
+        }
         self.live_since = now;
         self.can = can;
         self.heartbeat = heartbeat.map(|interval| interval.clamp(HEARTBEAT_RANGE.0, HEARTBEAT_RANGE.1));
@@ -534,7 +538,9 @@ impl Connection {
         }
         if self.pong.is_some_and(|(_, at)| at <= now) {
             self.pong = None;
-            return Act::Replace;
+            if !zoo::has(Bug::IgnoreSilence) {
+                return Act::Replace;
+            }
         }
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if self.pong.is_none() && (due(self.probe_at) || due(self.silence_at()) || due(self.ping_at)) {

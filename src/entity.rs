@@ -4,6 +4,7 @@
 //! troubled entity needs (held events, requests, suspicions) stands in `recovery.rs`.
 
 use crate::config::{Continuity, Model, OnGap};
+use crate::zoo::{self, Bug};
 
 /// The number that an entity's owner gave a change: 1, 2, 3 … without holes; 0 is "before the first".
 pub type Seq = u64;
@@ -159,9 +160,14 @@ impl Entity {
 
     /// Where (prev, seq] lies relative to the position.
     pub(crate) fn reach(&self, model: &Model, prev: Seq, seq: Seq, visible: bool) -> Reach {
-        if seq <= self.last {
+        if zoo::has(Bug::ApplyTwice) && seq == self.last && prev < seq && visible {
+            Reach::Next
+        } else if seq <= self.last {
             Reach::Covered
-        } else if prev == self.last || model.on_gap() == OnGap::Skip {
+        } else if prev == self.last
+            || model.on_gap() == OnGap::Skip
+            || zoo::has(Bug::OffByOneAtPrev) && prev == self.last + 1
+        {
             Reach::Next
         } else if prev > self.last {
             Reach::Ahead

@@ -29,5 +29,9 @@ mod wave;
 pub mod web;
 #[cfg(feature = "wire")]
 pub mod wire;
+#[cfg(feature = "zoo")]
+pub mod zoo;
+#[cfg(not(feature = "zoo"))]
+mod zoo;
 
 pub use client::Client;

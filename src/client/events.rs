@@ -1,6 +1,7 @@
 //! Events: duplicates, order, forks, faults of user code (R1–R13, R36).
 
 use super::*;
+use crate::zoo::{self, Bug};
 
 impl<P> Client<P> {
     /// An event that covers (prev, seq].
@@ -18,7 +19,7 @@ impl<P> Client<P> {
         let Some(position) = entity.position() else {
             return self.suspect(id, epoch, event);
         };
-        if epoch != position.epoch {
+        if epoch != position.epoch && !zoo::has(Bug::ForgetEpochCheck) {
             return self.suspect(id, epoch, event);
         }
         if model.reset_seq == Some(event.seq) && event.payload.is_some() {
@@ -27,6 +28,7 @@ impl<P> Client<P> {
         let reach = entity.reach(&model, event.prev, event.seq, event.visible);
         if reach == Reach::Covered {
             let blocked = self.recovery(id).is_some_and(|recovery| recovery.question.blocks());
+            let blocked = blocked || zoo::has(Bug::OverlookForks);
             if event.id.is_some() && !blocked && self.ids_of(id).is_some_and(|ids| ids.contradicts(event.seq, event.id))
             {
                 self.discard(event.payload);
@@ -39,13 +41,17 @@ impl<P> Client<P> {
         let whole = self.page == Some(id) && model.replay_whole;
         let measured = matches!(model.continuity, Continuity::PlusOne | Continuity::Range)
             && model.on_gap() != OnGap::Skip
-            && !whole;
+            && !whole
+            && !zoo::has(Bug::BelieveFarAhead);
         if measured && event.prev.saturating_sub(position.seq) > self.config.max_ahead {
             self.discard(event.payload);
             return self.far_ahead(id);
         }
         if reach != Reach::Next {
             self.stats.held += 1;
+        }
+        if zoo::has(Bug::CountHeldIds) && event.id.is_some() && reach != Reach::Next {
+            self.note_id(id, event.seq, event.id);
         }
         let recovery = self.recover(id);
         let buffer = if whole { &mut recovery.whole } else { &mut recovery.held };
@@ -167,7 +173,9 @@ impl<P> Client<P> {
             {
                 return None;
             }
-            if let Some(covered) = recovery.held.pop_covered(position.seq) {
+            if zoo::has(Bug::ApplyTwice) {
+                // Nothing is dropped on the way out.
+            } else if let Some(covered) = recovery.held.pop_covered(position.seq) {
                 self.note_bytes(id);
                 self.stats.duplicates += 1;
                 if let Some(payload) = covered.payload {
@@ -180,12 +188,13 @@ impl<P> Client<P> {
             if self.entities[id].reach(&model, prev, seq, visible) != Reach::Next {
                 return None;
             }
-            let event = self.recovery_mut(id)?.held.pop_front()?;
+            let held = &mut self.recovery_mut(id)?.held;
+            let event = if zoo::has(Bug::DrainFromBehind) { held.pop_back()? } else { held.pop_front()? };
             self.note_bytes(id);
             self.note_undo(id, event.seq);
             let repeated = event.id.is_some() && self.ids_of(id).is_some_and(|ids| ids.contains(event.id));
             self.entities[id].move_to(position.epoch, event.seq);
-            if event.id.is_some() {
+            if event.id.is_some() && !zoo::has(Bug::ForgetIds) {
                 self.note_id(id, event.seq, event.id);
             }
             self.commit(id, if repeated { Status::NONE } else { event.status });
@@ -285,6 +294,9 @@ impl<P> Client<P> {
 
     /// The server has at least this number (R21).
     pub(super) fn note_head(&mut self, id: EntityId, head: Seq) {
+        if zoo::has(Bug::IgnoreHeads) {
+            return;
+        }
         let last = self.entities[id].last;
         if head.saturating_sub(last) > self.config.max_ahead && self.model(id).continuity != Continuity::Prev {
             return self.far_ahead(id);
@@ -300,7 +312,7 @@ impl<P> Client<P> {
     pub(super) fn lags(&mut self, id: EntityId) {
         let recovery = self.recover(id);
         recovery.lag = recovery.lag.saturating_add(1);
-        if recovery.lag >= AGREEING_ANSWERS {
+        if recovery.lag >= AGREEING_ANSWERS || zoo::has(Bug::BelieveLag) {
             recovery.question = Question::Lag;
         }
         self.want_snapshot(id);

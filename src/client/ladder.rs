@@ -1,6 +1,7 @@
 //! The ladder: what is asked of the server for a troubled entity, when, and how often (R19–R23).
 
 use super::*;
+use crate::zoo::{self, Bug};
 
 impl<P> Client<P> {
     /// Looks at an entity whose held events don't fit: is something missing, and what happens next?
@@ -50,7 +51,10 @@ impl<P> Client<P> {
         if judged {
             recovery.done = false;
             let ask = recovery.ask.take();
-            if hole.is_some() && ask.is_some_and(|ask| ask.to.is_none_or(|to| last < to)) || position.is_none() {
+            if zoo::has(Bug::TrustDone) {
+                recovery.held = Gap::default();
+                recovery.head = None;
+            } else if hole.is_some() && ask.is_some_and(|ask| ask.to.is_none_or(|to| last < to)) || position.is_none() {
                 recovery.wants_snapshot = true;
             }
         } else if recovery.ask.is_some_and(|ask| ask.to.is_some_and(|to| last >= to)) {
@@ -150,7 +154,7 @@ impl<P> Client<P> {
         if asked >= SNAPSHOT_TRIES {
             return self.give_up(id, self.now + SNAPSHOT_CAP);
         }
-        let wait = snapshot_wait(asked, &mut self.jitter);
+        let wait = if zoo::has(Bug::Unpaced) { 0 } else { snapshot_wait(asked, &mut self.jitter) };
         let step = if wait == 0 { Step::Ready } else { Step::Wait(self.now + wait) };
         self.set_stage(id, Stage::Snapshot(step));
     }
@@ -175,7 +179,7 @@ impl<P> Client<P> {
             None => Stage::Rest,
         };
         self.out += usize::from(stage.is_out());
-        self.out -= usize::from(before.is_out());
+        self.out -= usize::from(before.is_out() && !zoo::has(Bug::LeakSlots));
         self.recover(id).stage = stage;
         if let Some(at) = stage.timer() {
             self.arm(at);
@@ -360,6 +364,9 @@ impl<P> Client<P> {
 
     /// R19: a buffer that grew too large is cut.
     pub(super) fn bound(&mut self, id: EntityId) {
+        if zoo::has(Bug::Unbounded) {
+            return;
+        }
         let limits = &self.config.gap;
         let (max_events, max_bytes) = (limits.max_events, limits.max_bytes);
         while self
@@ -411,7 +418,7 @@ impl<P> Client<P> {
             recovery.wants_snapshot = true;
         }
         let Some(dropped) = dropped else { return false };
-        if placed && farthest {
+        if placed && farthest && !zoo::has(Bug::ForgetDropped) {
             // That number exists: what comes before it is not all.
             recovery.head = recovery.head.max(Some(dropped.seq));
         }

@@ -1,6 +1,7 @@
 //! Epochs and snapshots (R7, R14–R18, R31).
 
 use super::*;
+use crate::zoo::{self, Bug};
 
 impl<P> Client<P> {
     /// A frame of an epoch that no snapshot has named: hold it, and ask.
@@ -60,7 +61,7 @@ impl<P> Client<P> {
     }
 
     pub(super) fn is_retired(&self, id: EntityId, epoch: Epoch) -> bool {
-        self.recovery(id).is_some_and(|recovery| recovery.is_retired(epoch))
+        !zoo::has(Bug::RetireNothing) && self.recovery(id).is_some_and(|recovery| recovery.is_retired(epoch))
     }
 
     /// Whether the entity waits for a snapshot under this request (R18).
@@ -70,7 +71,7 @@ impl<P> Client<P> {
         let resumed = self.recovery(id).is_some_and(|recovery| {
             matches!(recovery.stage, Stage::Resume(_)) && recovery.ask.is_some_and(|ask| ask.request == request)
         });
-        asked || resumed || (self.entities[id].wave != 0 && self.wave_is(id, request))
+        zoo::has(Bug::TakeEveryAnswer) || asked || resumed || (self.entities[id].wave != 0 && self.wave_is(id, request))
     }
 
     pub(super) fn judge_snapshot(&mut self, id: EntityId, snapshot: Snapshot, payload: P) {
@@ -100,7 +101,7 @@ impl<P> Client<P> {
             }
             return self.adopt(id, snapshot, payload, true);
         }
-        if snapshot.seq > position.seq {
+        if snapshot.seq > position.seq || zoo::has(Bug::AcceptOlderSnapshot) {
             return self.adopt(id, snapshot, payload, false);
         }
         let whatever = match question {
@@ -214,7 +215,7 @@ impl<P> Client<P> {
         if same_epoch {
             self.refute_suspects(id);
         }
-        if reset || (position.is_some() && !same_epoch) {
+        if (reset || (position.is_some() && !same_epoch)) && !zoo::has(Bug::KeepHeldAcrossEpochs) {
             self.drop_history(id);
         }
         let recovery = self.recover(id);
@@ -246,8 +247,12 @@ impl<P> Client<P> {
             recovery.failed = false;
         }
         let skipped = position
-            .filter(|position| same_epoch && !reset && snapshot.seq > position.seq)
+            .filter(|position| same_epoch && !reset && snapshot.seq > position.seq && !zoo::has(Bug::HideSkipped))
             .map(|position| (position.seq + 1, snapshot.seq));
+        for member in self.topics.members(id).to_vec() {
+            // Its answer to a resume is owed to each member too; a cursor alone does not show that it came.
+            self.entities[member].flags.set(Flags::BEHIND, true);
+        }
         let entity = &mut self.entities[id];
         entity.move_to(snapshot.epoch, snapshot.seq);
         entity.status = snapshot.status;
@@ -268,7 +273,7 @@ impl<P> Client<P> {
             seq: snapshot.seq,
             status: snapshot.status,
             id: EventId::NONE,
-            reset,
+            reset: reset && !zoo::has(Bug::HideReset),
             skipped,
             locks: false,
             bytes: 0,

@@ -1,6 +1,7 @@
 //! What a socket's life does to the entities (R25–R30).
 
 use super::*;
+use crate::zoo::{self, Bug};
 
 impl<P> Client<P> {
     pub(super) fn act(&mut self, act: Act) {
@@ -34,7 +35,9 @@ impl<P> Client<P> {
     pub(super) fn replace(&mut self) {
         self.stats.replaced += 1;
         self.void_token();
-        self.emit(Output::Close { generation: self.connection.generation(), code: CLOSE_REPLACED });
+        if !zoo::has(Bug::KeepSocket) {
+            self.emit(Output::Close { generation: self.connection.generation(), code: CLOSE_REPLACED });
+        }
         let act = self.connection.replaced(self.now, &self.config, &mut self.jitter);
         self.disconnect();
         self.act(act);
@@ -107,6 +110,9 @@ impl<P> Client<P> {
 
     /// R27, `anew`: positions, buffers and ids are forgotten; what is shown, locks and the token stay.
     pub(super) fn forget_positions(&mut self) {
+        if zoo::has(Bug::KeepPositionsAnew) {
+            return;
+        }
         self.topics.forget_cursors();
         let mut at = 0;
         while let Some(id) = self.entities.next(&mut at) {

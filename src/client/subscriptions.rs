@@ -1,12 +1,14 @@
 //! Subscriptions, topics, and the commands that are sent (R20, R30, R31, R39).
 
 use super::*;
+use crate::zoo::{self, Bug};
 
 impl<P> Client<P> {
     /// Sees to it that a wanted entity's frames come: by its own subscription, or by its topic's.
     pub(super) fn cover(&mut self, id: EntityId) {
         let entity = &self.entities[id];
-        let resumes = !entity.has(Flags::FINAL) || self.model(id).reopen == Reopen::Epoch;
+        let resumes =
+            !entity.has(Flags::FINAL) || self.model(id).reopen == Reopen::Epoch || zoo::has(Bug::ResumeFinals);
         if !self.connection.is_open() || !entity.is_wanted() || !resumes || entity.has(Flags::SENT) {
             return;
         }
@@ -74,7 +76,7 @@ impl<P> Client<P> {
         if self.entities[id].is_wanted() {
             return;
         }
-        let at = self.now + self.config.linger;
+        let at = if zoo::has(Bug::NoLinger) { self.now } else { self.now + self.config.linger };
         self.recover(id).linger = Some(at);
         self.arm(at);
     }
@@ -232,7 +234,11 @@ impl<P> Client<P> {
     pub(super) fn resume_position(&self, id: EntityId) -> Option<Position> {
         let forgotten =
             self.recovery(id).is_some_and(|recovery| recovery.no_after || recovery.question == Question::Anew);
-        self.entities[id].position().filter(|_| !forgotten)
+        let position = self.entities[id].position().filter(|_| !forgotten);
+        if zoo::has(Bug::ResumeTooLate) {
+            return position.map(|position| Position { seq: position.seq + 1, ..position });
+        }
+        position
     }
 
     pub(super) fn flush_heads(&mut self) {
@@ -282,7 +288,10 @@ impl<P> Client<P> {
                 }
                 let fresh =
                     Ask { request: replay, from: range.from, to: range.to, tries: 0, paged: false, confirms: false };
-                let ask = again.unwrap_or(fresh);
+                let mut ask = again.unwrap_or(fresh);
+                if zoo::has(Bug::RenameRetries) && again.is_some() {
+                    ask.request = self.next_request();
+                }
                 self.set_stage(id, Stage::Replay(Step::Out(self.now + self.config.timeout.replay)));
                 let recovery = self.recover(id);
                 recovery.ask = Some(Ask { tries: ask.tries.saturating_add(1), paged: false, ..ask });

@@ -9,6 +9,9 @@ use inorder::time::Instant;
 
 use super::gateway::{Ask, ENTITIES, Entry, Frame, Gateway, Item, RUNNING};
 
+/// Outputs of one call; more is a loop.
+const ENDLESS: u32 = 100_000;
+
 /// What the core carries for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Payload {
@@ -415,7 +418,12 @@ impl Page {
 
     /// Takes the core's outputs, and checks each.
     pub fn drain(&mut self, now: u64, gateway: &Gateway) -> Checked {
+        let mut taken = 0;
         while let Some(output) = self.client.poll_output(Instant(now)) {
+            taken += 1;
+            if taken > ENDLESS {
+                return Err("outputs come without end".to_owned());
+            }
             match output {
                 Output::Change(change) => self.change(now, change, gateway)?,
                 Output::Discard(_) => {}

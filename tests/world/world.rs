@@ -16,6 +16,9 @@ use super::source::Source;
 /// snapshots and a round of thirty seconds, three times over because an epoch may flap meanwhile.
 const CALM: u64 = 600_000;
 
+/// Timers of one stretch of time, or of the calm; more is a loop.
+const RESTLESS: u32 = 20_000;
+
 /// Steps of one run at most.
 pub const STEPS: u32 = 400;
 
@@ -557,7 +560,10 @@ impl<'a> World<'a> {
     fn pass(&mut self, ms: u64, late: bool) -> Checked {
         self.note(|| format!("{ms} ms pass{}", if late { ", timers late" } else { "" }));
         let end = self.now + ms;
-        loop {
+        for round in 0.. {
+            if round > RESTLESS {
+                return Err("timers fire without end".to_owned());
+            }
             let timer = if late { None } else { self.page.client.poll_timeout().map(|at| at.0) };
             let beat = self.plan.heartbeat.filter(|_| self.is_beating()).map(|_| self.beat_at);
             let next = timer.into_iter().chain(beat).min().filter(|&next| next <= end);
@@ -682,7 +688,12 @@ impl<'a> World<'a> {
         self.settle()?;
         let limit = self.now + CALM;
         let mut satisfied = false;
+        let mut rounds = 0;
         while !satisfied {
+            rounds += 1;
+            if rounds > RESTLESS {
+                return Err("timers fire without end".to_owned());
+            }
             for _ in 0..100_000 {
                 if let Some(id) = self.tokens.pop_front() {
                     self.page.client.handle_token(inorder::time::Instant(self.now), id, true);
