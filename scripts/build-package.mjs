@@ -1,13 +1,13 @@
 // Builds the npm package into pkg/dist: the core as wasm, the code around it, the facade, types and source maps.
 //
-//   cargo ─▶ wasm-bindgen ─▶ wasm-opt ─▶ deflate, base64 ─▶ a chunk of its own ─┐
-//   pkg/src/*.ts ────────────────────────────────────────────────────▶ rolldown ┴─▶ pkg/dist
+//   cargo ─▶ wasm-bindgen ─▶ wasm-opt ─▶ text ─▶ a chunk of its own ─┐
+//   pkg/src/*.ts ─────────────────────────────────────────▶ rolldown ┴─▶ pkg/dist
 //
 // Prints what it weighs; with `--check` it fails when the entry weighs too much.
 import { copyFile, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { brotliCompressSync, constants, deflateRawSync, gzipSync } from 'node:zlib';
+import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { rolldown } from 'rolldown';
 import { root, run, stopOnSignals, wasmBindgen, wasmOpt, webCargo, webCargoEnv, webTargetDir } from './tools.mjs';
 
@@ -54,9 +54,35 @@ async function buildWasm(options) {
   return readFile(optimised);
 }
 
+/** Printable characters that neither JavaScript nor HTML minds in a string. */
+const DIGITS = Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i)).filter((c) => !'"$\'<\\`'.includes(c));
+
+/** Digits that begin a pair. */
+const PAIRS = 2;
+
+/** Writes bytes as plain text that compresses well; `pkg/src/unpack.ts` reads it and says why. */
+export function pack(bytes) {
+  const counts = new Uint32Array(256);
+  for (const byte of bytes) counts[byte]++;
+  const all = [...counts.keys()];
+  const frequent = new Set(all.toSorted((a, b) => counts[b] - counts[a]).slice(0, DIGITS.length - PAIRS));
+  const texts = [];
+  let singles = PAIRS;
+  let pairs = 0;
+  for (const byte of all) {
+    if (frequent.has(byte)) texts[byte] = DIGITS[singles++];
+    else texts[byte] = DIGITS[Math.floor(pairs / DIGITS.length)] + DIGITS[pairs++ % DIGITS.length];
+  }
+  let mask = '';
+  for (let byte = 0; byte < 256; byte += 4) {
+    mask += [0, 1, 2, 3].reduce((bits, i) => bits | (Number(frequent.has(byte + i)) << i), 0).toString(16);
+  }
+  return mask + Array.from(bytes, (byte) => texts[byte]).join('');
+}
+
 async function bundle(wasm) {
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
-  const base64 = deflateRawSync(wasm, { level: 9 }).toString('base64');
+  const packed = pack(wasm);
   const build = await rolldown({
     input: { index: join(source, 'index.ts'), slim: join(source, 'slim.ts') },
     platform: 'neutral',
@@ -65,7 +91,7 @@ async function bundle(wasm) {
       {
         name: 'inorder',
         resolveId: (id) => (id === '#glue' ? join(work, 'inorder.js') : id === '#wasm' ? '\0wasm' : undefined),
-        load: (id) => (id === '\0wasm' ? `export default ${JSON.stringify(base64)}` : undefined),
+        load: (id) => (id === '\0wasm' ? `export default ${JSON.stringify(packed)}` : undefined),
       },
     ],
   });

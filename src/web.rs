@@ -23,6 +23,7 @@ mod timer;
 
 use std::cell::{RefCell, RefMut};
 
+use js_sys::Function;
 use serde::Serialize;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -30,9 +31,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::client::{Client, EntityId, Epoch, EventId, ModelId, Seq, Status};
 use crate::time::Instant;
 
-pub use lifecycle::attach_page;
 pub use socket::{close_socket, open_socket};
-pub use timer::on_timer;
 
 #[global_allocator]
 static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
@@ -202,10 +201,19 @@ pub extern "C" fn arm(client: u32, now: f64) {
     timer::set(client, due, instant(now));
 }
 
+/// Puts a client on the page: what its timer calls, and what the page's events call.
+///
+/// They are functions of the facade, so that every way into the wasm leads through its wrapper (R38).
+#[wasm_bindgen]
+pub fn attach(client: u32, on_timer: Function, on_page: Function) {
+    timer::attach(client, on_timer);
+    lifecycle::attach(client, on_page);
+}
+
 /// Takes everything of a client off the page.
 #[unsafe(no_mangle)]
 pub extern "C" fn detach(client: u32) {
-    timer::forget(client);
+    timer::detach(client);
     lifecycle::detach(client);
     socket::detach(client);
 }

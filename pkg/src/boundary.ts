@@ -51,19 +51,17 @@ export interface Core {
 export interface Glue {
   initSync(options?: { module: WebAssembly.Module }): Core;
   __wbg_reset_state(): void;
-  /** Takes the socket that `make` makes and attaches the handlers. Throws what `make` throws. */
+  /** Attaches the handlers to a socket. */
   open_socket(
     client: number,
-    make: () => unknown,
+    socket: unknown,
     onopen: () => void,
     onmessage: (event: { data: unknown }) => void,
     onclose: (event: { code: number }) => void,
     onerror: () => void,
-  ): unknown;
-  /** What the timer calls. */
-  on_timer(client: number, callback: () => void): void;
-  /** Listens to the page. */
-  attach_page(client: number, callback: (event: Event) => void): void;
+  ): void;
+  /** What the timer calls, and what the page's events call. */
+  attach(client: number, onTimer: () => void, onPage: (event: Event) => void): void;
   /** The counters, in the order of `STATS`. */
   stats(client: number): number[];
 }

@@ -1036,20 +1036,8 @@ export class Client implements PublicClient<any> {
     const isCurrent = () => this.line === line;
     let socket: WebSocketLike;
     try {
-      socket = this.socket = this.instance!.glue.open_socket(
-        this.id,
-        () => prelude?.socket ?? this.makeSocket(url),
-        () => isCurrent() && this.enter(() => this.put(B.OPENED, generation)),
-        (event) => {
-          if (this.line === line) this.enter(this.message, event.data);
-        },
-        (event) => {
-          if (isCurrent()) this.enter(() => this.ended(generation, event.code));
-        },
-        none,
-      ) as WebSocketLike;
+      socket = prelude?.socket ?? this.makeSocket(url);
     } catch (cause) {
-      if (cause instanceof WebAssembly.RuntimeError) throw cause;
       this.report(
         new InorderError(
           'socket',
@@ -1061,6 +1049,19 @@ export class Client implements PublicClient<any> {
       );
       return this.ended(generation, 1006);
     }
+    this.socket = socket;
+    this.instance!.glue.open_socket(
+      this.id,
+      socket,
+      () => isCurrent() && this.enter(() => this.put(B.OPENED, generation)),
+      (event) => {
+        if (this.line === line) this.enter(this.message, event.data);
+      },
+      (event) => {
+        if (isCurrent()) this.enter(() => this.ended(generation, event.code));
+      },
+      none,
+    );
     if (!prelude) return;
     // What happened before the core was there.
     if (socket.readyState === 1) this.put(B.OPENED, generation);
@@ -1432,8 +1433,7 @@ export class Client implements PublicClient<any> {
       this.numbers().set(model.numbers);
       model.id = this.core.add_model(this.id);
     }
-    glue.on_timer(this.id, this.timer);
-    glue.attach_page(this.id, this.page);
+    glue.attach(this.id, this.timer, this.page);
     this.hasDrifted();
     const { saved } = this;
     this.saved = undefined;

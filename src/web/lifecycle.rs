@@ -1,35 +1,44 @@
 //! What the page tells: that it is seen, frozen, online. On servers and in workers there is no window, and nothing
 //! is listened to.
 
-use gloo_events::EventListener;
 use js_sys::Function;
-use wasm_bindgen::JsValue;
-use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::JsCast;
+use web_sys::{EventTarget, Window};
 
 use super::{Single, Table, slot};
 
-static LISTENERS: Single<Table<Vec<EventListener>>> = Single::new(Vec::new());
+static CALLBACKS: Single<Table<Function>> = Single::new(Vec::new());
 
 /// Has `callback` called with every event of the page that matters.
-#[wasm_bindgen]
-pub fn attach_page(client: u32, callback: &Function) {
-    let Some(window) = web_sys::window() else { return };
-    let listen = |target: &web_sys::EventTarget, names: &[&'static str]| -> Vec<EventListener> {
-        let each = |&name: &&'static str| {
-            let callback = callback.clone();
-            // The closure only calls the facade, where traps are caught.
-            EventListener::new(target, name, move |event| drop(callback.call1(&JsValue::UNDEFINED, event)))
-        };
-        names.iter().map(each).collect()
-    };
-    let mut listeners = listen(&window, &["online", "offline", "pagehide", "pageshow"]);
-    if let Some(document) = window.document() {
-        listeners.extend(listen(&document, &["visibilitychange", "resume"]));
-    }
-    *slot(&mut LISTENERS.borrow(), client) = Some(listeners);
+pub(super) fn attach(client: u32, callback: Function) {
+    listen(&callback, true);
+    *slot(&mut CALLBACKS.borrow(), client) = Some(callback);
 }
 
 pub(super) fn detach(client: u32) {
-    let listeners = slot(&mut LISTENERS.borrow(), client).take();
-    drop(listeners);
+    let callback = slot(&mut CALLBACKS.borrow(), client).take();
+    if let Some(callback) = callback {
+        listen(&callback, false);
+    }
+}
+
+/// Adds the function to all events of the page, or takes it off.
+fn listen(callback: &Function, on: bool) {
+    let Ok(window) = js_sys::global().dyn_into::<Window>() else { return };
+    let set = |target: &EventTarget, name: &str| {
+        // Neither can fail for a name and a function.
+        let _ = if on {
+            target.add_event_listener_with_callback(name, callback)
+        } else {
+            target.remove_event_listener_with_callback(name, callback)
+        };
+    };
+    for name in ["online", "offline", "pagehide", "pageshow"] {
+        set(&window, name);
+    }
+    if let Some(document) = window.document() {
+        for name in ["visibilitychange", "resume"] {
+            set(&document, name);
+        }
+    }
 }

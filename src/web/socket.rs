@@ -2,38 +2,30 @@
 
 use js_sys::Function;
 use wasm_bindgen::prelude::wasm_bindgen;
-use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BinaryType, WebSocket};
 
 use super::{Single, Table, slot};
 
 static SOCKETS: Single<Table<WebSocket>> = Single::new(Vec::new());
 
-/// Takes the socket that `make` makes and attaches the handlers; the one before must have been closed.
+/// Attaches the handlers to a socket that the facade has made; the one before must have been closed.
 ///
 /// `onerror` does nothing, but must be there: some classes throw errors that nobody listens to.
-///
-/// # Errors
-/// What `make` throws.
 #[wasm_bindgen]
 pub fn open_socket(
     client: u32,
-    make: &Function,
+    socket: WebSocket,
     onopen: &Function,
     onmessage: &Function,
     onclose: &Function,
     onerror: &Function,
-) -> Result<WebSocket, JsValue> {
-    // The class is the application's: nothing may be borrowed here.
-    let socket: WebSocket = make.call0(&JsValue::UNDEFINED)?.unchecked_into();
+) {
     socket.set_binary_type(BinaryType::Arraybuffer);
     socket.set_onopen(Some(onopen));
     socket.set_onmessage(Some(onmessage));
     socket.set_onclose(Some(onclose));
     socket.set_onerror(Some(onerror));
-    detach(client);
-    *slot(&mut SOCKETS.borrow(), client) = Some(socket.clone());
-    Ok(socket)
+    *slot(&mut SOCKETS.borrow(), client) = Some(socket);
 }
 
 /// Takes the handlers off, then closes: what the old socket does afterwards is nobody's concern (R25).

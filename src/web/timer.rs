@@ -1,6 +1,5 @@
-//! The one timer of a client.
+//! The one timer of a client. It calls a function of the facade, where traps are caught.
 
-use gloo_timers::callback::Timeout;
 use js_sys::Function;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -8,16 +7,24 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use super::{Single, Table, slot};
 use crate::time::Instant;
 
+#[wasm_bindgen]
+extern "C" {
+    // Browsers answer with a number, servers with an object.
+    #[wasm_bindgen(js_name = setTimeout)]
+    fn set_timeout(callback: &Function, ms: i32) -> JsValue;
+    #[wasm_bindgen(js_name = clearTimeout)]
+    fn clear_timeout(timer: &JsValue);
+}
+
 struct Timer {
     callback: Function,
-    armed: Option<(Instant, Timeout)>,
+    armed: Option<(Instant, JsValue)>,
 }
 
 static TIMERS: Single<Table<Timer>> = Single::new(Vec::new());
 
-/// What the timer calls when it is due.
-#[wasm_bindgen]
-pub fn on_timer(client: u32, callback: Function) {
+/// Remembers what the timer calls when it is due.
+pub(super) fn attach(client: u32, callback: Function) {
     *slot(&mut TIMERS.borrow(), client) = Some(Timer { callback, armed: None });
 }
 
@@ -29,15 +36,21 @@ pub(super) fn set(client: u32, due: Option<Instant>, now: Instant) {
     if timer.armed.as_ref().map(|(at, _)| *at) == due && due.is_none_or(|due| due > now) {
         return;
     }
-    let callback = timer.callback.clone();
+    clear(timer);
     timer.armed = due.map(|due| {
-        let wait = u32::try_from(due.since(now)).unwrap_or(u32::MAX).min(i32::MAX as u32);
-        // The closure only calls the facade, where traps are caught.
-        (due, Timeout::new(wait, move || drop(callback.call0(&JsValue::UNDEFINED))))
+        let wait = i32::try_from(due.since(now)).unwrap_or(i32::MAX);
+        (due, set_timeout(&timer.callback, wait))
     });
 }
 
-pub(super) fn forget(client: u32) {
-    let timer = slot(&mut TIMERS.borrow(), client).take();
-    drop(timer);
+fn clear(timer: &mut Timer) {
+    if let Some((_, id)) = timer.armed.take() {
+        clear_timeout(&id);
+    }
+}
+
+pub(super) fn detach(client: u32) {
+    if let Some(mut timer) = slot(&mut TIMERS.borrow(), client).take() {
+        clear(&mut timer);
+    }
 }

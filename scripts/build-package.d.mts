@@ -1,0 +1,2 @@
+/** Writes bytes as plain text. */
+export function pack(bytes: Uint8Array): string;
