@@ -109,6 +109,7 @@ export const COMMANDS = {
   start: BUILD,
   build: BUILD,
   lint: LINT,
+  proof: ['native Rust'],
   bench: [...BUILD, 'node modules of the peers', 'Chromium'],
   test: [...new Set([...BUILD, ...LINT, ...BROWSERS])],
 };

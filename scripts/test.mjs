@@ -224,6 +224,7 @@ const STEPS = [
     ),
   },
   { name: 'native', run: counted(countCargo, ...native(['test', '--locked', '--workspace', '--no-fail-fast'])) },
+  { name: 'zoo', run: counted(countCargo, ...native(['test', '--locked', '--features', 'zoo', '--test', 'zoo'])) },
   { name: 'package', run: buildAndWeigh, show: true },
   { name: 'types', after: ['package'], run: types },
   { name: 'unit', after: ['package'], run: vitest('tests/package') },

@@ -22,7 +22,7 @@ use runner::{Case, Verdict};
 use world::campaign::campaign;
 
 /// Seeds that are tried for one fault.
-const SEEDS: u64 = 20_000;
+const SEEDS: u64 = 10_000;
 
 fn cases() -> Vec<Case> {
     let files = [

@@ -648,7 +648,10 @@ impl<'a> World<'a> {
         // Within the grace a head may be early, and is no gap yet.
         let soon = self.now + self.plan.config.gap.grace;
         let grace = self.plan.config.gap.grace > 0 && self.page.client.poll_timeout().is_some_and(|at| at.0 <= soon);
+        // Who waits for a slot has asked nothing yet (R20).
+        let queued = self.page.client.requests_out() >= self.plan.config.max_requests;
         if !plain
+            || queued
             || grace
             || self.cutting
             || self.page.closed
