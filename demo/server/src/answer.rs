@@ -425,6 +425,7 @@ impl Socket {
                     self.pending.push_front(Pending::Page(PageWanted { from: last + 1, ..wanted }));
                 } else if *follow {
                     self.following.answered(&wanted.entity, last);
+                    self.following.replayed(&wanted.entity);
                 }
                 Ok(())
             }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use inorder::wire::Id;
 
+use crate::limits::HEARTBEAT_MEMORY;
 use crate::topic::Change;
 
 /// One entity that a socket follows.
@@ -47,6 +48,8 @@ pub struct Following {
     entities: HashMap<Arc<str>, Followed>,
     topics: HashMap<Arc<str>, Topic>,
     direct: usize,
+    /// Entities that were brought up to date by a replay, and the heartbeats that still name them.
+    replayed: Vec<(Arc<str>, u8)>,
 }
 
 /// What a change of a topic means for the socket.
@@ -111,6 +114,29 @@ impl Following {
         if let Some(followed) = self.entities.get_mut(entity) {
             followed.sent = Some(seq);
         }
+    }
+
+    /// An entity was brought up to date by a replay. Its head is told with the next heartbeats, like that of
+    /// one that changed: a client that lost the last page learns of it (R21).
+    pub fn replayed(&mut self, entity: &Arc<str>) {
+        if self.entities.contains_key(entity) {
+            self.replayed.push((entity.clone(), HEARTBEAT_MEMORY as u8));
+        }
+    }
+
+    /// The entities that [`Following::replayed`] lately, with the number up to which everything was sent.
+    pub fn take_replayed(&mut self) -> Vec<(Arc<str>, u64)> {
+        let entities = &self.entities;
+        let mut heads = Vec::new();
+        self.replayed.retain_mut(|(entity, times)| {
+            let Some(seq) = entities.get(entity).and_then(|followed| followed.sent) else { return false };
+            heads.push((entity.clone(), seq));
+            *times -= 1;
+            *times > 0
+        });
+        heads.sort_unstable();
+        heads.dedup();
+        heads
     }
 
     /// Whether an event is to be forwarded; if so it counts as sent.
@@ -311,5 +337,19 @@ mod tests {
             following.change("topic/a", 1, &change(&["job/1", "secret/1"], &["job/1"]), |name| name != "secret/1");
         assert_eq!(effect.unwrap(), Effect { begun: names(&["job/1"]), ended: names(&["job/1"]) });
         assert!(following.contains("job/1") && !following.contains("secret/1"));
+    }
+
+    #[test]
+    fn what_was_replayed_is_named_by_three_heartbeats() {
+        let mut following = Following::default();
+        let job: Arc<str> = "job/1".into();
+        following.subscribe(&job);
+        following.answered("job/1", 5);
+        following.replayed(&job);
+        assert!(following.forward("job/1", 6));
+        for _ in 0..HEARTBEAT_MEMORY {
+            assert_eq!(following.take_replayed(), [(job.clone(), 6)]);
+        }
+        assert_eq!(following.take_replayed(), []);
     }
 }

@@ -440,12 +440,16 @@ impl Socket {
             return Err(End::SILENT);
         }
         self.outbox.ping();
-        let heads: Vec<Head> = beat
+        let mut heads: Vec<Head> = beat
             .heads
             .iter()
             .filter(|head| self.following.is_live(&head.entity))
             .map(|head| Head(head.entity.to_string(), head.epoch.to_string(), head.seq))
             .collect();
+        let epoch = self.epoch.to_string();
+        for (entity, seq) in self.following.take_replayed() {
+            heads.push(Head(entity.to_string(), epoch.clone(), seq));
+        }
         // While answers are outstanding, a cursor would cover events that were not sent.
         let cursors = if self.pending.is_empty() {
             let cursor = Cursor { epoch: self.epoch.clone(), row: beat.row }.text();
