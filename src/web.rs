@@ -27,6 +27,7 @@ use js_sys::Function;
 use serde::Serialize;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
+use web_sys::Window;
 
 use crate::client::{Client, EntityId, Epoch, EventId, ModelId, Seq, Status};
 use crate::time::Instant;
@@ -203,11 +204,14 @@ pub extern "C" fn arm(client: u32, now: f64) {
 
 /// Puts a client on the page: what its timer calls, and what the page's events call.
 ///
-/// They are functions of the facade, so that every way into the wasm leads through its wrapper (R38).
+/// They are functions of the facade, so that every way into the wasm leads through its wrapper (R38). On servers and
+/// in workers there is no window, and nothing is listened to.
 #[wasm_bindgen]
-pub fn attach(client: u32, on_timer: Function, on_page: Function) {
+pub fn attach(client: u32, on_timer: Function, window: Option<Window>, on_page: Function) {
     timer::attach(client, on_timer);
-    lifecycle::attach(client, on_page);
+    if let Some(window) = window {
+        lifecycle::attach(client, window, on_page);
+    }
 }
 
 /// Takes everything of a client off the page.

@@ -61,7 +61,7 @@ export interface Glue {
     onerror: () => void,
   ): void;
   /** What the timer calls, and what the page's events call. */
-  attach(client: number, onTimer: () => void, onPage: (event: Event) => void): void;
+  attach(client: number, onTimer: () => void, window: unknown, onPage: (event: Event) => void): void;
   /** The counters, in the order of `STATS`. */
   stats(client: number): number[];
 }

@@ -372,7 +372,7 @@ export class Client implements PublicClient<any> {
         this.report(
           (view.failure = new InorderError(
             'params_conflict',
-            `${name} is followed with other \`params\`. Subscribers to one entity share one subscription: use the same params, or end the other subscription first.`,
+            `${name} is followed with other \`params\`: use the same, or end that subscription first.`,
             false,
             name,
           )),
@@ -697,7 +697,7 @@ export class Client implements PublicClient<any> {
 
   /** User code threw on a change. */
   private refuse(handle: number, seq: number, cause: unknown): false {
-    const message = `\`reduce\` or \`terminal\` threw on % (seq ${seq}): see \`cause\`. The state stays as it was and a snapshot is asked for.`;
+    const message = `\`reduce\` or \`terminal\` threw on % at ${seq}, see \`cause\`: mend it; a snapshot is asked for.`;
     this.fail(handle, 'reduce', message, true, cause, true);
     return false;
   }
@@ -745,9 +745,7 @@ export class Client implements PublicClient<any> {
     const add: unknown = whole ? (data ?? []) : (data?.add ?? []);
     const remove: unknown = whole ? [] : (data?.remove ?? []);
     if (!isNames(add) || !isNames(remove)) {
-      throw new TypeError(
-        'A topic has a list of names as its state, and events of the form {add: [...], remove: [...]}.',
-      );
+      throw new TypeError('A topic is a list of names, its events are {add: [], remove: []}.');
     }
     for (const name of remove) {
       const member = this.handles.get(name);
@@ -1016,15 +1014,7 @@ export class Client implements PublicClient<any> {
     };
     const failed = (cause: unknown) => {
       if (dialing.signal.aborted) return;
-      this.report(
-        new InorderError(
-          'url',
-          'The function `url` failed: see `cause`. The next dial asks again.',
-          true,
-          undefined,
-          cause,
-        ),
-      );
+      this.report(new InorderError('url', '`url` failed, see `cause`: it is asked again.', true, undefined, cause));
       this.enter(() => this.put(B.CLOSED, generation, 1006));
     };
     attempt(() => url({ signal: dialing.signal })).then(open, failed);
@@ -1041,7 +1031,7 @@ export class Client implements PublicClient<any> {
       this.report(
         new InorderError(
           'socket',
-          'The socket could not be opened: see `cause`. A page served over https needs a wss: address, and Node before 22 needs the option `WebSocket`.',
+          'No socket, see `cause`: https pages need wss:, Node before 22 the option `WebSocket`.',
           true,
           undefined,
           cause,
@@ -1395,7 +1385,7 @@ export class Client implements PublicClient<any> {
         this.report(
           cause instanceof InorderError
             ? cause
-            : new InorderError('load', 'Loading the WebAssembly of inorder took too long; it is tried again.', true),
+            : new InorderError('load', 'Loading the wasm took too long: it is tried again.', true),
         );
         const wait = this.later(this.loadTries++, () => this.start());
         this.setConnection('offline', wait);
@@ -1433,7 +1423,7 @@ export class Client implements PublicClient<any> {
       this.numbers().set(model.numbers);
       model.id = this.core.add_model(this.id);
     }
-    glue.attach(this.id, this.timer, this.page);
+    glue.attach(this.id, this.timer, typeof document === 'undefined' ? undefined : window, this.page);
     this.hasDrifted();
     const { saved } = this;
     this.saved = undefined;
@@ -1514,7 +1504,7 @@ export class Client implements PublicClient<any> {
     this.report(
       new InorderError(
         'fault',
-        'The WebAssembly of inorder trapped and is started anew; everything resumes from where it was. Please report this with its `cause`.',
+        'The wasm trapped and is started anew: please report this with its `cause`.',
         true,
         undefined,
         cause,
@@ -1641,7 +1631,7 @@ export class Client implements PublicClient<any> {
   }
 
   private threw(cause: unknown): void {
-    const message = 'A listener threw: see `cause`. The others were called.';
+    const message = 'A listener threw, see `cause`: mend it; the others were called.';
     this.report(new InorderError('listener', message, false, undefined, cause));
   }
 
@@ -1669,12 +1659,7 @@ export class Client implements PublicClient<any> {
   }
 
   closedError(entity?: string): InorderError {
-    return new InorderError(
-      'closed',
-      'The client is closed: nothing can follow. Make a new one with createClient.',
-      false,
-      entity,
-    );
+    return new InorderError('closed', 'The client is closed: make a new one.', false, entity);
   }
 
   private refuseClosed(): boolean {
@@ -1683,7 +1668,7 @@ export class Client implements PublicClient<any> {
   }
 
   refuseListener(): Stop {
-    this.report(new InorderError('listener', 'A listener must be a function, or an object with a function `next`.'));
+    this.report(new InorderError('listener', 'A listener must be a function or have a function `next`.'));
     return stop(none);
   }
 }
@@ -1717,31 +1702,18 @@ interface Saved {
 
 /** By the core's numbers: code, message with the entity for %, whether it is shown in the entity's snapshot. */
 const FAULTS: readonly (readonly [ErrorCode, string, boolean?])[] = [
-  [
-    'bad_frame',
-    'The server sent a frame that cannot be read or has no usable number. It was skipped; the server must be mended.',
-  ],
-  ['bad_frame', 'The server sent a number that lies absurdly far ahead of %. It was not believed; see `maxAhead`.'],
-  ['after_final', 'The server sent a change for % after its final one. It was refused; see `reopen` if that is meant.'],
-  ['diverged', 'Two events of % have the same number: its history forked. A snapshot decides.'],
-  [
-    'epoch_flapping',
-    'The server went back to an old epoch of %: are two servers with different histories behind one address?',
-  ],
-  [
-    'auth_failed',
-    'The server refused the token twice: check what `getToken` returns. The next attempt asks for another.',
-  ],
-  ['token', '`getToken` failed or took too long: see `cause`. The next attempt asks again.'],
-  [
-    'forbidden',
-    'The server does not allow this client to follow %: check the token. Subscribe anew to try again.',
-    true,
-  ],
-  ['not_found', 'The server does not know %: check its name. Subscribe anew to try again.', true],
-  ['server', 'The server answered with an error for %; it will be asked again. See `cause`.', true],
-  ['failed', 'Five snapshots of % were asked for in vain; it is tried again every 30 seconds.', true],
-  ['stopped', 'The server told the client to stop; call `connect()` to start again.'],
+  ['bad_frame', 'An unusable frame came and was skipped: mend the server.'],
+  ['bad_frame', 'A number absurdly far ahead of % came: mend the server, or see `maxAhead`.'],
+  ['after_final', 'A change came for % after its final one: see `reopen` if that is meant.'],
+  ['diverged', 'Two events of % have one number: mend the server; a snapshot decides.'],
+  ['epoch_flapping', 'An old epoch of % came back: do two histories share one address?'],
+  ['auth_failed', 'The token was refused twice: check `getToken`.'],
+  ['token', '`getToken` failed, see `cause`: it is asked again.'],
+  ['forbidden', '% is forbidden: check the token, then subscribe anew.', true],
+  ['not_found', '% is not known: check the name, then subscribe anew.', true],
+  ['server', 'The server failed on %, see `cause`: it is asked again.', true],
+  ['failed', 'Five snapshots of % failed: it is tried again every 30 s.', true],
+  ['stopped', 'The server said stop: `connect()` starts again.'],
 ];
 
 const drainAll = (client: Client): void => client.drainNow();

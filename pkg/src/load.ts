@@ -32,8 +32,8 @@ export function load(find: () => Promise<Parts>): Promise<Instance> {
     loading = undefined;
     const forbidden = cause instanceof WebAssembly.CompileError && /security|unsafe-eval/i.test(cause.message);
     const what = forbidden
-      ? "The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src."
-      : 'The WebAssembly of inorder could not be loaded: see `cause`; check that the package is served whole.';
+      ? "The page's policy forbids wasm: add 'wasm-unsafe-eval' to script-src."
+      : 'The wasm could not be loaded, see `cause`: serve the package whole.';
     throw new InorderError('load', what, !forbidden, undefined, cause);
   });
   return loading;

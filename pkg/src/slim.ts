@@ -1,6 +1,6 @@
-import * as glue from '#glue';
 import { Client } from './client.js';
 import { InorderError } from './errors.js';
+import { glue } from './glue.js';
 import { model } from './model.js';
 import type { ClientOptions, Client as PublicClient } from './public/api.js';
 
@@ -12,7 +12,7 @@ export function createClient(options: ClientOptions): PublicClient {
   if (wasm === undefined) {
     throw new InorderError(
       'invalid_option',
-      "Option `wasm` is needed with 'inorder/slim': the bytes of inorder.wasm, its URL, a Response or a Module. 'inorder' brings its own.",
+      "Option `wasm` is needed with 'inorder/slim': bytes, a URL, a Response or a Module of inorder.wasm.",
     );
   }
   return new Client(options, async () => ({ glue, wasm }));

@@ -1,30 +1,27 @@
-//! What the page tells: that it is seen, frozen, online. On servers and in workers there is no window, and nothing
-//! is listened to.
+//! What the page tells: that it is seen, frozen, online.
 
 use js_sys::Function;
-use wasm_bindgen::JsCast;
 use web_sys::{EventTarget, Window};
 
 use super::{Single, Table, slot};
 
-static CALLBACKS: Single<Table<Function>> = Single::new(Vec::new());
+static PAGES: Single<Table<(Window, Function)>> = Single::new(Vec::new());
 
 /// Has `callback` called with every event of the page that matters.
-pub(super) fn attach(client: u32, callback: Function) {
-    listen(&callback, true);
-    *slot(&mut CALLBACKS.borrow(), client) = Some(callback);
+pub(super) fn attach(client: u32, window: Window, callback: Function) {
+    listen(&window, &callback, true);
+    *slot(&mut PAGES.borrow(), client) = Some((window, callback));
 }
 
 pub(super) fn detach(client: u32) {
-    let callback = slot(&mut CALLBACKS.borrow(), client).take();
-    if let Some(callback) = callback {
-        listen(&callback, false);
+    let page = slot(&mut PAGES.borrow(), client).take();
+    if let Some((window, callback)) = page {
+        listen(&window, &callback, false);
     }
 }
 
 /// Adds the function to all events of the page, or takes it off.
-fn listen(callback: &Function, on: bool) {
-    let Ok(window) = js_sys::global().dyn_into::<Window>() else { return };
+fn listen(window: &Window, callback: &Function, on: bool) {
     let set = |target: &EventTarget, name: &str| {
         // Neither can fail for a name and a function.
         let _ = if on {
@@ -34,7 +31,7 @@ fn listen(callback: &Function, on: bool) {
         };
     };
     for name in ["online", "offline", "pagehide", "pageshow"] {
-        set(&window, name);
+        set(window, name);
     }
     if let Some(document) = window.document() {
         for name in ["visibilitychange", "resume"] {

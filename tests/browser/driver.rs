@@ -208,7 +208,7 @@ async fn the_timer_fires_once_when_due() {
     let calls = Array::new();
     write(&[f64::NAN; 26]);
     let client = web::create(1, 2);
-    web::attach(client, noted(&calls, "timer"), function(|_| {}));
+    web::attach(client, noted(&calls, "timer"), None, function(|_| {}));
     web::arm(client, 0.0);
     sleep(20).await;
     assert_eq!(calls.length(), 0, "nothing is due");
@@ -229,7 +229,7 @@ async fn a_timer_that_was_taken_off_does_not_fire() {
     let calls = Array::new();
     write(&[f64::NAN; 26]);
     let client = web::create(1, 2);
-    web::attach(client, noted(&calls, "timer"), function(|_| {}));
+    web::attach(client, noted(&calls, "timer"), None, function(|_| {}));
     give(client, code::CONNECT, &[]);
     drain(client);
     web::arm(client, 14_990.0);
@@ -258,7 +258,7 @@ fn page_events_arrive_until_detached() {
             document.dispatch_event(&web_sys::Event::new(name).expect("an event")).expect("dispatched");
         }
     };
-    web::attach(903, function(|_| {}), kinds);
+    web::attach(903, function(|_| {}), web_sys::window(), kinds);
     fire();
     assert_eq!(calls.join(" "), "online offline pagehide pageshow visibilitychange resume");
     web::detach(903);
