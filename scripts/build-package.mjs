@@ -159,7 +159,8 @@ if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) 
       console.log(what.padEnd(20) + [min, gzip, brotli].map((n) => n.toLocaleString('en').padStart(9)).join(''));
     }
     const { brotli } = sizes.entry;
-    if (brotli > AIM) console.log(`The entry weighs ${brotli} bytes after brotli; the aim is ${AIM}, the limit ${LIMIT}.`);
+    if (brotli > AIM)
+      console.log(`The entry weighs ${brotli} bytes after brotli; the aim is ${AIM}, the limit ${LIMIT}.`);
     if (brotli > LIMIT && process.argv.includes('--check')) throw new Error('the entry has grown above its limit');
   } catch (error) {
     console.error(`build-package: ${error.message}`);
