@@ -1,7 +1,7 @@
 //! Runs many simulated worlds and prints what they showed.
 //!
 //! `cargo run --release --example proof -- [RUNS] [FIRST_SEED]`. A run that breaks an invariant is shrunk and
-//! printed as a list of choices; `proof replay LIST` tells its story.
+//! printed as a list of choices; `proof replay LIST` tells its story. `proof exhaustive` visits small worlds completely.
 
 use std::process::ExitCode;
 
@@ -15,6 +15,9 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|arg| arg == "replay") {
         let list: Vec<u32> = args[1..].join(",").split(',').filter_map(|n| n.trim().parse().ok()).collect();
         return campaign::tell(&list);
+    }
+    if args.first().is_some_and(|arg| arg == "exhaustive") {
+        return campaign::exhaust_all();
     }
     let number = |index: usize, default: u64| args.get(index).and_then(|arg| arg.parse().ok()).unwrap_or(default);
     campaign::prove(number(0, 1_000_000), number(1, 1))

@@ -1,4 +1,5 @@
-// npm run proof: a million simulated worlds, and the planted faults with who noticed each.
+// npm run proof: a million simulated worlds, small ones visited completely, and the planted faults with who noticed
+// each.
 //
 //   npm run proof -- 5000000    so many worlds instead
 import { setup } from './setup.mjs';
@@ -12,6 +13,7 @@ async function main() {
   await setup('proof');
   const cargo = (...args) => run(nativeCargo(), args, { cwd: root, env: nativeCargoEnv() });
   await cargo('run', '--release', '--locked', '--quiet', '--example', 'proof', '--', process.argv[2] ?? WORLDS);
+  await cargo('run', '--release', '--locked', '--quiet', '--example', 'proof', '--', 'exhaustive');
   await cargo('test', '--release', '--locked', '--quiet', '--features', 'zoo', '--test', 'zoo', '--', '--nocapture');
 }
 

@@ -2,6 +2,8 @@
 //!
 //! It is also the oracle: what an entity's state is at a number is what this log says, folded in order.
 
+use std::hash::{Hash, Hasher};
+
 use inorder::client::Seq;
 
 use super::source::Source;
@@ -34,7 +36,7 @@ impl Fold {
 }
 
 /// One change, or numbers that will never exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub prev: Seq,
     pub seq: Seq,
@@ -51,7 +53,7 @@ pub struct Entry {
 }
 
 /// One incarnation of an entity's numbering.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct History {
     pub base: Seq,
     pub base_state: u64,
@@ -86,7 +88,7 @@ impl History {
 }
 
 /// What goes to the client.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Frame {
     Welcome,
     Event { entity: usize, epoch: u32, entry: Entry },
@@ -107,7 +109,7 @@ pub enum Frame {
 }
 
 /// One entity of a `subscribe`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Item {
     pub entity: usize,
     pub after: Option<(u32, Seq)>,
@@ -116,7 +118,7 @@ pub struct Item {
 }
 
 /// What comes from the client.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Ask {
     Hello,
     Auth,
@@ -151,6 +153,7 @@ pub struct Moods {
     pub finals: bool,
 }
 
+#[derive(Clone)]
 pub struct Gateway {
     pub moods: Moods,
     pub topic: bool,
@@ -187,6 +190,11 @@ impl Gateway {
             next_value: 1,
             refused: false,
         }
+    }
+
+    /// What tells two gateways of one world apart.
+    pub fn identify(&self, hasher: &mut impl Hasher) {
+        (&self.books, &self.current, self.follows, self.greeted, &self.changed_at).hash(hasher);
     }
 
     pub fn epoch(&self, entity: usize) -> u32 {
@@ -331,6 +339,12 @@ impl Gateway {
     pub fn trim(&mut self, entity: usize) {
         let history = &mut self.books[entity][self.current[entity]];
         history.kept_from = history.entries.len();
+    }
+
+    /// Only the newest entries are kept.
+    pub fn keep(&mut self, entity: usize, most: usize) {
+        let history = &mut self.books[entity][self.current[entity]];
+        history.kept_from = history.kept_from.max(history.entries.len().saturating_sub(most));
     }
 
     /// How far behind the answering replica is.

@@ -1,5 +1,8 @@
 //! The page of a world: the real core with a driver of numbers only, and what must be true after every step.
 
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
 use inorder::client::{
     Can, Change, ChangeKind, Client, Command, ConnectionState, EntityId, Epoch, ErrorCode, Event, EventId, Fault,
     Output, Seq, Snapshot, Status, Sync,
@@ -98,7 +101,7 @@ pub const MARKS: [Mark; 33] = [
 ];
 
 /// What the page shows of one entity, and what it must not forget.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct View {
     pub id: Option<EntityId>,
     pub wanted: bool,
@@ -119,7 +122,7 @@ pub struct View {
 }
 
 /// What the core wants from the network.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Act {
     Dial { generation: u32 },
     Close { code: u16 },
@@ -127,9 +130,10 @@ pub enum Act {
     Token { id: u32 },
 }
 
+#[derive(Clone)]
 pub struct Page {
     pub client: Client<Payload>,
-    pub config: Config,
+    pub config: Rc<Config>,
     pub model: Model,
     pub topic_model: Model,
     pub views: Vec<View>,
@@ -162,7 +166,7 @@ impl Page {
     pub fn new(config: Config, model: Model, entities: usize, topic: bool, seed: u64) -> Page {
         Page {
             client: Client::new(config.clone(), seed),
-            config,
+            config: Rc::new(config),
             model,
             topic_model: Model { topic: true, reopen: Reopen::Never, ..model },
             views: vec![View::default(); entities],
@@ -178,6 +182,11 @@ impl Page {
             models: None,
             calls_in_callback: None,
         }
+    }
+
+    /// What tells two pages of one world apart.
+    pub fn identify(&self, hasher: &mut impl Hasher) {
+        (&self.client, &self.views, self.in_socket).hash(hasher);
     }
 
     pub fn mark(&mut self, mark: Mark) {

@@ -4,6 +4,8 @@
 //! bounds of liveness hold. Hostile: frames are lost, doubled and swapped inside a connection as well.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 
 use inorder::client::{Can, ConnectionState, Sync};
 use inorder::config::{Config, Continuity, Model, OnGap, Reopen};
@@ -53,6 +55,7 @@ pub struct Outcome {
     pub violation: Option<String>,
 }
 
+#[derive(Clone, Hash)]
 struct Socket {
     generation: u32,
     /// Not yet open.
@@ -183,7 +186,7 @@ impl Plan {
 }
 
 pub struct World<'a> {
-    plan: Plan,
+    plan: Rc<Plan>,
     source: &'a mut dyn Source,
     pub page: Page,
     pub gateway: Gateway,
@@ -203,7 +206,7 @@ type Checked = Result<(), String>;
 /// Runs the world that a source of choices makes.
 pub fn run(source: &mut dyn Source, log: bool) -> (Outcome, Vec<String>) {
     let plan = Plan::draw(source);
-    let mut world = World::new(plan, source);
+    let mut world = World::new(Rc::new(plan), source);
     world.log = log.then(Vec::new);
     let (steps, result) = world.play();
     if result.is_err() {
@@ -220,7 +223,7 @@ pub fn run(source: &mut dyn Source, log: bool) -> (Outcome, Vec<String>) {
 }
 
 impl<'a> World<'a> {
-    pub fn new(plan: Plan, source: &'a mut dyn Source) -> World<'a> {
+    pub fn new(plan: Rc<Plan>, source: &'a mut dyn Source) -> World<'a> {
         let seed = u64::from(source.choose(1 << 16));
         World {
             page: Page::new(plan.config.clone(), plan.model, plan.entities, plan.topic, seed),
@@ -773,4 +776,252 @@ impl<'a> World<'a> {
 /// The names of marks that were never set.
 pub fn missing_marks(marks: u64) -> Vec<String> {
     MARKS.iter().filter(|&&mark| marks & 1 << mark as u32 == 0).map(|mark| format!("{mark:?}")).collect()
+}
+
+/// How much may happen in an exhaustive search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budget {
+    pub events: u8,
+    pub drops: u8,
+    pub duplicates: u8,
+    pub reconnects: u8,
+    pub restarts: u8,
+    /// How often time passes while faults may still come.
+    pub waits: u8,
+}
+
+/// One step of an exhaustive search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    Produce(usize),
+    Down,
+    Lose,
+    Double,
+    Open,
+    Cut,
+    Restart(usize),
+    Wait,
+}
+
+/// A world that can be left and come back to.
+#[derive(Clone)]
+struct Place {
+    page: Page,
+    gateway: Gateway,
+    socket: Option<Socket>,
+    now: u64,
+    beat_at: u64,
+    budget: Budget,
+}
+
+/// What an exhaustive search saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub places: u64,
+    pub moves: u64,
+    /// Ends, from each of which everything came right.
+    pub ends: u64,
+}
+
+/// Visits every place that the budget allows, each once; an error names the moves that led to a broken one.
+pub fn exhaust(entities: usize, budget: Budget) -> Result<Found, String> {
+    let plan = Rc::new(Plan {
+        entities,
+        topic: false,
+        faults: Faults {
+            hostile: budget.drops + budget.duplicates > 0,
+            restart: budget.restarts > 0,
+            ..Faults::default()
+        },
+        moods: Moods { ids: true, ..Moods::default() },
+        fold: Fold::Mix,
+        page_size: 1,
+        config: Config { gap: inorder::config::GapLimits { grace: 0, ..Config::default().gap }, ..Config::default() },
+        model: Model::default(),
+        can: Can { replay: true, snapshot: true, heads: true },
+        heartbeat: Some(20_000),
+        steps: 0,
+        calm: 1,
+    });
+    let mut zeros = super::source::Listed::new(&[]);
+    let mut first = World::new(plan.clone(), &mut zeros);
+    for entity in 0..entities {
+        first.page.join(first.now, entity);
+    }
+    first.settle()?;
+    let mut found = Found::default();
+    let mut seen = std::collections::BTreeSet::new();
+    let mut open = vec![(first.leave(budget), Vec::new())];
+    while let Some((place, way)) = open.pop() {
+        if !seen.insert(place.identity()) {
+            continue;
+        }
+        found.places += 1;
+        let moves = place.moves(entities);
+        let ends = moves.iter().all(|one| *one == Move::Wait);
+        if ends {
+            found.ends += 1;
+            let mut zeros = super::source::Listed::new(&[]);
+            let mut world = World::enter(&plan, place.clone(), &mut zeros);
+            world.calm_down().map_err(|said| format!("{said} after {way:?}"))?;
+        }
+        for one in moves {
+            found.moves += 1;
+            let mut zeros = super::source::Listed::new(&[]);
+            let mut budget = place.budget;
+            let mut world = World::enter(&plan, place.clone(), &mut zeros);
+            let mut way: Vec<Move> = way.clone();
+            way.push(one);
+            world
+                .make(one, &mut budget)
+                .and_then(|()| world.bring_all_up())
+                .map_err(|said| format!("{said} after {way:?}"))?;
+            open.push((world.leave(budget), way));
+        }
+    }
+    Ok(found)
+}
+
+impl Place {
+    fn identity(&self) -> (u64, u64) {
+        let hash = |salt: u64| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            (salt, self.now, self.beat_at, self.budget, &self.socket).hash(&mut hasher);
+            self.page.identify(&mut hasher);
+            self.gateway.identify(&mut hasher);
+            hasher.finish()
+        };
+        (hash(0), hash(1))
+    }
+
+    fn moves(&self, entities: usize) -> Vec<Move> {
+        let budget = self.budget;
+        let mut moves = Vec::new();
+        if budget.events > 0 {
+            moves.extend((0..entities).map(Move::Produce));
+        }
+        if budget.restarts > 0 {
+            moves.extend((0..entities).map(Move::Restart));
+        }
+        match &self.socket {
+            Some(socket) if socket.dialing => moves.push(Move::Open),
+            Some(socket) => {
+                if let Some(frame) = socket.down.front() {
+                    moves.push(Move::Down);
+                    if *frame != Frame::Welcome && budget.drops > 0 {
+                        moves.push(Move::Lose);
+                    }
+                    if *frame != Frame::Welcome && budget.duplicates > 0 {
+                        moves.push(Move::Double);
+                    }
+                }
+                if budget.reconnects > 0 {
+                    moves.push(Move::Cut);
+                }
+            }
+            None => {}
+        }
+        // Time passes where nothing is under way.
+        let rests = self.socket.as_ref().is_none_or(|socket| !socket.dialing && socket.down.is_empty());
+        if budget.waits > 0 && rests {
+            moves.push(Move::Wait);
+        }
+        moves
+    }
+}
+
+impl<'a> World<'a> {
+    fn enter(plan: &Rc<Plan>, place: Place, source: &'a mut dyn Source) -> World<'a> {
+        World {
+            plan: plan.clone(),
+            source,
+            page: place.page,
+            gateway: place.gateway,
+            socket: place.socket,
+            tokens: VecDeque::new(),
+            now: place.now,
+            beat_at: place.beat_at,
+            calm: false,
+            cutting: false,
+            log: None,
+        }
+    }
+
+    fn leave(self, budget: Budget) -> Place {
+        Place {
+            page: self.page,
+            gateway: self.gateway,
+            socket: self.socket,
+            now: self.now,
+            beat_at: self.beat_at,
+            budget,
+        }
+    }
+
+    /// The server reads what it was sent. Where that stands between what happens at the server and what arrives at
+    /// the page makes no difference to either, so it need not be tried in every place.
+    fn bring_all_up(&mut self) -> Checked {
+        while self.socket.as_ref().is_some_and(|socket| !socket.dialing && !socket.up.is_empty()) {
+            self.bring_up()?;
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, one: Move, budget: &mut Budget) -> Checked {
+        match one {
+            Move::Produce(entity) => {
+                budget.events -= 1;
+                let mut out = Vec::new();
+                self.gateway.produce(entity, self.now, self.source, &mut out);
+                // A window of two, so that what was missed may be gone.
+                self.gateway.keep(entity, 2);
+                self.push(out);
+                Ok(())
+            }
+            Move::Restart(entity) => {
+                budget.restarts -= 1;
+                self.gateway.restart(entity, self.now, self.source);
+                let heads = self.gateway.heads(None);
+                self.push(vec![Frame::Heartbeat { heads, cursor: None }]);
+                Ok(())
+            }
+            Move::Down => self.bring_down(),
+            Move::Lose => {
+                budget.drops -= 1;
+                if let Some(socket) = &mut self.socket {
+                    socket.down.pop_front();
+                }
+                Ok(())
+            }
+            Move::Double => {
+                budget.duplicates -= 1;
+                if let Some(socket) = &mut self.socket
+                    && let Some(frame) = socket.down.front().cloned()
+                {
+                    // The copy comes last, as brokers' copies do.
+                    socket.down.push_back(frame);
+                }
+                self.bring_down()
+            }
+            Move::Open => self.dialing(),
+            Move::Cut => {
+                budget.reconnects -= 1;
+                if let Some(socket) = self.socket.take() {
+                    self.gateway.disconnect();
+                    self.page.socket_ended();
+                    self.page.ended(self.now, socket.generation, 1006);
+                }
+                self.settle()
+            }
+            Move::Wait => {
+                budget.waits -= 1;
+                if let Some(at) = self.page.client.poll_timeout() {
+                    self.now = self.now.max(at.0);
+                    self.beat();
+                    self.page.client.handle_timeout(inorder::time::Instant(self.now));
+                }
+                self.settle()
+            }
+        }
+    }
 }
