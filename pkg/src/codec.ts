@@ -111,9 +111,12 @@ function receiveFrame(client: Client, frame: any): void {
     client.badFrame();
     return;
   }
+  const { line } = client;
   if (frame.n !== undefined) receiveCount(client, frame.n);
   if (frame.type === 'event') receiveEvent(client, frame);
   else receiveOther(client, frame);
+  // A hole in the count is noticed by a frame that says nothing else, too.
+  if (frame.n !== undefined && client.line === line) client.drain();
 }
 
 function receiveEvent(client: Client, frame: Frame): void {
