@@ -5,7 +5,7 @@ import { read } from '../pages.js';
 import { run } from './runner.js';
 import { readCases } from './script.js';
 
-const FILES = ['connection', 'handover', 'order', 'recovery', 'epochs', 'field_reports'];
+const FILES = ['connection', 'handover', 'order', 'recovery', 'epochs', 'mixtures', 'field_reports'];
 
 // Clients dial at once only where the wasm is there; cases know nothing of its loading.
 beforeAll(() => createClient({ url: 'ws://server.test/ws', models: { a: model() } }).preload());
