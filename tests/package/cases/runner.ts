@@ -49,6 +49,11 @@ const NO_REQUEST = 0xffff_ffff;
 /** Expectations that are judged when their step is done. */
 const AT_ONCE = ['state', 'hold', 'drop', 'note'];
 
+/** Loads the wasm before the first case: cases know nothing of that. */
+export async function prepare(): Promise<void> {
+  await createClient({ url: 'ws://server.test/ws', models: { a: model() } }).preload();
+}
+
 /** An expectation that does not hold. */
 export interface Failure {
   readonly step: number;

@@ -1,0 +1,11 @@
+// What a page gets to run cases: their text goes in and what does not hold comes out.
+import { prepare, run, type Failure } from './runner.js';
+
+declare global {
+  var runCase: (json: string) => Promise<Failure[]>;
+}
+
+globalThis.runCase = async (json) => {
+  await prepare();
+  return run(JSON.parse(json));
+};
