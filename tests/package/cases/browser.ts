@@ -1,5 +1,5 @@
 // What a page gets to run cases: their text goes in and what does not hold comes out.
-import { prepare, run, type Failure } from './runner.js';
+import { isPlain, prepare, run, type Failure } from './runner.js';
 
 declare global {
   var runCase: (json: string) => Promise<Failure[]>;
@@ -7,5 +7,6 @@ declare global {
 
 globalThis.runCase = async (json) => {
   await prepare();
-  return run(JSON.parse(json));
+  const given = JSON.parse(json);
+  return [...(await run(given)), ...(isPlain(given) ? await run(given, true) : [])];
 };
