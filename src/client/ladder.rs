@@ -402,12 +402,14 @@ impl<P> Client<P> {
         let delivering = matches!(recovery.stage, Stage::Resume(_) | Stage::Replay(Step::Out(_)))
             && recovery.ask.is_some_and(|ask| ask.paged);
         let farthest = delivering || placed && unconfirmed;
+        let mut suspected = false;
         let dropped = if let Some(suspect) = recovery
             .suspects
             .iter_mut()
             .max_by_key(|suspect| suspect.held.len())
             .filter(|suspect| !suspect.held.is_empty())
         {
+            suspected = true;
             suspect.held.pop_front()
         } else if farthest {
             recovery.held.pop_back().or_else(|| recovery.whole.pop_back())
@@ -418,8 +420,8 @@ impl<P> Client<P> {
             recovery.wants_snapshot = true;
         }
         let Some(dropped) = dropped else { return false };
-        if placed && farthest && !zoo::has(Bug::ForgetDropped) {
-            // That number exists: what comes before it is not all.
+        if placed && farthest && !suspected && !zoo::has(Bug::ForgetDropped) {
+            // That number exists in this epoch: what comes before it is not all.
             recovery.head = recovery.head.max(Some(dropped.seq));
         }
         self.stats.overflowed += 1;
