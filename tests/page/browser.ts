@@ -1,22 +1,12 @@
 import { chromium, type Browser, type Page } from 'playwright-core';
+import { chromiumFlags } from '../../scripts/tools.mjs';
 import { watchPage } from './shown';
 
 /** Where Chromium is; `npm test` says so. */
 const executablePath = process.env['CHROMIUM'] || '/usr/bin/chromium';
 
-const FLAGS = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--disable-dev-shm-usage',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-  '--no-first-run',
-];
-
 /** Starts a browser without a window. */
-export const launch = (): Promise<Browser> => chromium.launch({ executablePath, args: FLAGS });
+export const launch = (): Promise<Browser> => chromium.launch({ executablePath, args: [...chromiumFlags] });
 
 /** Opens a page that is watched; what its scripts throw is collected. */
 export async function open(browser: Browser, url: string): Promise<{ page: Page; errors: string[] }> {

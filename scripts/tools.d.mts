@@ -1,0 +1,2 @@
+/** Arguments for Chromium in tests. */
+export const chromiumFlags: readonly string[];
