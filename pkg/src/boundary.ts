@@ -1,27 +1,17 @@
-// The numbers that cross between the facade and the driver; `src/web.rs` has the same tables.
+// The numbers that cross between the facade and the wasm; `src/web.rs` and `src/web/` have the same tables.
 
-/** The wasm's exports that take and give numbers only. */
-export interface Core {
+/** The wasm's exports. They take and give numbers only; one instance is one client. */
+export interface Exports {
   readonly memory: WebAssembly.Memory;
-  /** Where the registers are, so many doubles as `REGISTERS` says. */
+  /** Where the registers are: `REGISTERS` doubles. */
   registers(): number;
-  /** A new client; the registers hold its options. */
-  create(seedHigh: number, seedLow: number): number;
-  destroy(client: number): void;
+  /** Makes the client; the registers hold its options. */
+  create(seedHigh: number, seedLow: number): void;
   /** The registers hold the model. */
-  add_model(client: number): number;
-  add_entity(client: number, model: number): number;
-  accept(
-    client: number,
-    entity: number,
-    prev: number,
-    seq: number,
-    epoch: number,
-    status: number,
-    visible: number,
-  ): number;
+  add_model(): number;
+  add_entity(model: number): number;
+  accept(entity: number, prev: number, seq: number, epoch: number, status: number, visible: number): number;
   accept_with_id(
-    client: number,
     entity: number,
     prev: number,
     seq: number,
@@ -32,44 +22,25 @@ export interface Core {
     idLow: number,
   ): number;
   /** One input; the registers hold its numbers. */
-  handle(client: number, input: number, now: number): number;
+  handle(input: number, now: number): number;
   /** The next output, its numbers in the registers; 0 when there is none. */
-  poll(client: number, now: number): number;
-  /** Sets the timer to the core's next deadline. */
-  arm(client: number, now: number): void;
-  /** What is known of an entity, into the registers: sync, held, placed, epoch, seq, status. */
-  read(client: number, entity: number): void;
-  /** The same from an instance that trapped. */
-  salvage(client: number, entity: number): void;
-  /** Detaches the handlers and closes the socket. */
-  close_socket(client: number, code: number): void;
-  /** Takes socket, timer and page listeners off. */
-  detach(client: number): void;
-}
-
-/** What `wasm-bindgen` generates, as far as it is used. */
-export interface Glue {
-  initSync(options?: { module: WebAssembly.Module }): Core;
-  __wbg_reset_state(): void;
-  /** Attaches the handlers to a socket. */
-  open_socket(
-    client: number,
-    socket: unknown,
-    onopen: () => void,
-    onmessage: (event: { data: unknown }) => void,
-    onclose: (event: { code: number }) => void,
-    onerror: () => void,
-  ): void;
-  /** What the timer calls, and what the page's events call. */
-  attach(client: number, onTimer: () => void, window: unknown, onPage: (event: Event) => void): void;
-  /** The counters, in the order of `STATS`. */
-  stats(client: number): number[];
+  poll(now: number): number;
+  /** What is known of an entity, into the registers: sync, held events, epoch or −1, seq, status. After a trap, too. */
+  read(entity: number): void;
+  /** When `handle` wants to hear of a timeout; −1: never. */
+  timeout(): number;
+  /** The counters, into the registers, in the order of `STATS`. */
+  stats(): void;
 }
 
 /** How many registers there are. */
-export const REGISTERS = 192;
+export const REGISTERS = 64;
 
-// Inputs
+/** "None" in a register. */
+export const NONE = -1;
+
+// Inputs. What is about an entity has one layout: entity, request, epoch, seq (or head, or from), status (or to), slot,
+// prev, id (two halves), whether it has data, bytes.
 export const CONNECT = 1;
 export const CLOSE = 2;
 export const SUBSCRIBE = 3;
@@ -78,6 +49,7 @@ export const RELEASE = 5;
 export const ADD_MEMBER = 6;
 export const REMOVE_MEMBER = 7;
 export const OPENED = 8;
+/** The generation, and the class of the close code: resume, anew, auth, stop, normal. */
 export const CLOSED = 9;
 export const HEARD = 10;
 export const WELCOME = 11;
@@ -115,8 +87,7 @@ export const RESTORE = 42;
 /** The registers get as many epochs that are in use as fit; the answer is how many there are from the one named on. */
 export const EPOCHS = 43;
 
-// Verdicts of `accept`
-export const SLOW = 0;
+// Verdicts of `accept`: 0 is "hand it over as an input", above APPLY there is nothing to show.
 export const APPLY = 1;
 
 // Outputs
@@ -141,22 +112,14 @@ export const SEND_SUBSCRIBE = 2;
 export const SEND_UNSUBSCRIBE = 3;
 export const SEND_REPLAY = 4;
 export const SEND_SNAPSHOT = 5;
-export const SEND_HEADS = 6;
 export const PING = 7;
 
-// Places of an entity
+// `sync` of an entity
 export const JOINING = 0;
 export const LIVE = 1;
-export const RECOVERING = 2;
 export const STALE = 3;
 export const FINAL_SYNC = 4;
-export const FAILED = 5;
 
 /** Names of the counters, in the order of the core's `Stats`. */
 export const STATS =
-  'applied adopted duplicates silent held overflowed gaps replays snapshots stale afterFinal retired diverged resets badFrames unknown unwanted dials replaced'.split(
-    ' ',
-  );
-
-/** "None" in a register. */
-export const NONE = -1;
+  'applied adopted duplicates silent held overflowed gaps replays snapshots stale afterFinal retired diverged resets badFrames unknown unwanted dials replaced';

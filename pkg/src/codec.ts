@@ -1,7 +1,8 @@
-// Frames in, commands out. The first half is the hot path: no closures and no lists per event.
+// Frames in. The first half is the hot path: no closures and no lists per event.
 import {
   AHEAD,
   APPLY,
+  BAD_FRAME,
   BEGIN_REPLAY,
   COUNT,
   CURSOR,
@@ -19,26 +20,16 @@ import {
   PONG,
   SNAPSHOT,
   SUBSCRIBED,
+  UNKNOWN,
   VACANT,
   WELCOME,
 } from './boundary.js';
-import type { Client } from './client.js';
+import type { Core } from './core.js';
+import type { Entities } from './entities.js';
+import type { Cell, Frame } from './entity.js';
+import type { Names } from './names.js';
+import type { Model } from './options.js';
 import { isObject, join } from './reduce.js';
-
-/** A frame as it was parsed: any field may be anything. */
-export interface Frame {
-  readonly [field: string]: any;
-}
-
-/** Parts of one snapshot, until it is whole (R17). */
-export interface Parts {
-  readonly of: number;
-  readonly seq: number;
-  readonly epoch: number;
-  readonly list: (Frame | undefined)[];
-  left: number;
-  bytes: number;
-}
 
 /** Parts per snapshot. With frames of 256 KiB this is a state of 256 MiB. */
 const PARTS = 1_024;
@@ -49,35 +40,6 @@ const PARTS_BYTES = 64 << 20;
 /** Snapshots that grow at a time. */
 const ASSEMBLIES = 1_024;
 
-const decoder = new TextDecoder('utf-8', { fatal: true });
-
-/** Reads a socket message, frame by frame. */
-export function receive(client: Client, data: unknown): void {
-  const { line } = client;
-  // Not within the `try`: what the core throws is no bad frame.
-  if (client.repeats > SKIM_FROM && typeof data === 'string' && isRepeat(client, data)) return;
-  let text: string;
-  let frame: unknown;
-  try {
-    text = typeof data === 'string' ? data : decoder.decode(data as ArrayBuffer);
-    frame = JSON.parse(text);
-  } catch {
-    client.badFrame();
-    return;
-  }
-  if (!Array.isArray(frame)) {
-    client.bytes = text.length;
-    receiveFrame(client, frame);
-    return;
-  }
-  client.bytes = Math.ceil(text.length / frame.length);
-  for (let i = 0; i < frame.length; i++) {
-    receiveFrame(client, frame[i]);
-    // A callback may have closed the client, or the core replaced the socket.
-    if (client.line !== line) return;
-  }
-}
-
 /** More duplicates than other events by so many, and messages are skimmed before they are parsed. */
 const SKIM_FROM = 64;
 const REPEATS = 128;
@@ -85,382 +47,327 @@ const REPEATS = 128;
 /** How a server begins an event: its keys are in the order of the table. What is escaped is left to the parser. */
 const BEGINS = /^\{"type":"event","entity":"([^"\\]+)","epoch":"([^"\\]*)","seq":(\d{1,15}),/;
 
-/** Whether a message is a duplicate by its beginning: where most are, that is cheaper than to parse them all. */
-function isRepeat(client: Client, text: string): boolean {
-  // Frames with `n` are counted, so all must be read.
-  const found = client.isCounted ? null : BEGINS.exec(text);
-  if (found === null) return false;
-  const handle = client.handles.get(found[1]!);
-  const cell = handle === undefined ? undefined : client.cells[handle];
-  const seq = +found[3]!;
-  if (cell === undefined || !(seq <= cell.seq!) || found[2] !== cell.epoch) return false;
-  // The core has the word: it knows of ids, locks and gaps.
-  const verdict = client.accept(client.id, handle!, seq - 1, seq, client.internEpoch(found[2]), 0, 0);
-  return noteRepeat(client, verdict > APPLY);
-}
+/** Frames about one entity: the input, the field that is its number, whether it has a payload. */
+const KINDS = new Map<string, readonly [input: number, field?: string, hasPayload?: boolean]>([
+  ['subscribed', [SUBSCRIBED, 'head']],
+  ['replay', [BEGIN_REPLAY]],
+  ['snapshot', [SNAPSHOT, 'seq', true]],
+  ['gone', [GONE]],
+  ['ahead', [AHEAD, 'head']],
+  ['vacant', [VACANT, 'from']],
+  ['final', [FINAL, , true]],
+  ['discontinuity', [DISCONTINUITY]],
+]);
 
-/** Keeps count of how common duplicates are. */
-function noteRepeat(client: Client, isRepeat: boolean): boolean {
-  if (isRepeat) client.repeats = Math.min(client.repeats + 1, REPEATS);
-  else if (client.repeats > 0) client.repeats--;
-  return isRepeat;
-}
+/** Error codes with a number; others are 3. */
+const CODES = ['forbidden', 'not_found', 'token_expiring'];
+const OTHER = 3;
 
-function receiveFrame(client: Client, frame: any): void {
-  if (typeof frame !== 'object' || frame === null) {
-    client.badFrame();
-    return;
-  }
-  const { line } = client;
-  if (frame.n !== undefined) receiveCount(client, frame.n);
-  if (frame.type === 'event') receiveEvent(client, frame);
-  else receiveOther(client, frame);
-  // A hole in the count is noticed by a frame that says nothing else, too.
-  if (frame.n !== undefined && client.line === line) client.drain();
-}
-
-function receiveEvent(client: Client, frame: Frame): void {
-  const handle = client.handles.get(frame['entity']);
-  if (handle === undefined) {
-    client.unwanted(frame);
-    return;
-  }
-  applyEvent(client, handle, frame, frame['epoch'], true);
-}
-
-/** `usable`: the core may take the short way. Replayed events never do. */
-function applyEvent(client: Client, handle: number, frame: Frame, epochName: unknown, usable: boolean): void {
-  const model = client.modelOf[handle]!;
-  let seq = frame['seq'];
-  // Not `Number.isSafeInteger` alone: decimal strings are numbers too (R11).
-  if (typeof seq !== 'number' || seq < 0 || !Number.isSafeInteger(seq)) {
-    seq = seq == null ? NaN : parseSeq(seq);
-    if (seq < 0) return client.badFrame();
-    usable = usable && seq === seq;
-  }
-  let prev = seq - 1;
-  let given = NaN;
-  if (frame['prev'] != null || frame['first'] != null) {
-    given = prev = frame['prev'] != null ? parseSeq(frame['prev']) : parseSeq(frame['first']) - 1;
-    if (prev < 0) return client.badFrame();
-  } else if (model.chained) usable = false;
-  const epoch = epochName === client.lastEpochName ? client.lastEpoch : client.internEpoch(epochName);
-  const status = frame['status'] === client.lastStatusName ? client.lastStatus : client.internStatus(frame['status']);
-  if (epoch < 0 || status < 0) return client.badFrame();
-  const id = frame['id'];
-  let high = 0;
-  let low = 0;
-  const isKnown = id != null && model.ids;
-  if (isKnown) {
-    fingerprint(client, String(id));
-    high = hashHigh;
-    low = hashLow;
-  }
-  if (usable) {
-    const visible = frame['data'] !== undefined || status !== 0 ? 1 : 0;
-    const verdict = isKnown
-      ? client.acceptWithId(client.id, handle, prev, seq, epoch, status, visible, high, low)
-      : client.accept(client.id, handle, prev, seq, epoch, status, visible);
-    if (noteRepeat(client, verdict > APPLY)) return;
-    if (verdict === APPLY) return client.applied(handle, model, frame, seq, epoch, status, high, low);
-  }
-  client.give(
-    EVENT,
-    handle,
-    epoch,
-    given,
-    seq,
-    high,
-    low,
-    status,
-    frame['data'] === undefined ? 0 : 1,
-    client.bytes,
-    client.store(frame),
-  );
-  client.drain();
+/** Parts of one snapshot, until it is whole (R17). */
+interface Parts {
+  readonly of_: number;
+  readonly seq_: number;
+  readonly epoch_: number;
+  readonly list_: (Frame | undefined)[];
+  left_: number;
+  bytes_: number;
 }
 
 /** A number on the wire: a safe integer from 0, or the same as decimal digits; else −1 (R11). */
 export function parseSeq(value: unknown): number {
-  if (typeof value === 'string') {
-    if (!/^\d{1,16}$/.test(value)) return NONE;
-    value = +value;
-  }
-  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : NONE;
+  const number = typeof value === 'string' && /^\d{1,16}$/.test(value) ? +value : value;
+  return Number.isSafeInteger(number) && (number as number) >= 0 ? (number as number) : NONE;
 }
 
-let hashHigh = 0;
-let hashLow = 0;
+const millis = (seconds: unknown): number => (typeof seconds === 'number' && seconds >= 0 ? seconds * 1_000 : NONE);
 
-/** Two 32-bit hashes of an id with the client's seed: numbers cross the boundary at a fortieth of a string's cost. */
-function fingerprint(client: Client, id: string): void {
-  let high = client.seedHigh;
-  let low = client.seedLow;
-  const { length } = id;
-  // Two units of 16 bits at a time; after the last one comes 0.
-  for (let i = 0; i < length; i += 2) {
-    const word = id.charCodeAt(i) | (i + 1 < length ? id.charCodeAt(i + 1) << 16 : 0);
-    high = Math.imul(high ^ word, 0x9e3779b1);
-    low = Math.imul(low ^ word, 0x85ebca6b);
-    high ^= low >>> 15;
-    low ^= high >>> 13;
-  }
-  hashHigh = high >>> 0;
-  // 0 and 0 would mean "no id".
-  hashLow = (low | 1) >>> 0;
+const list = (value: unknown): any[] => (Array.isArray(value) ? value : []);
+
+export interface Codec {
+  /** Reads a message, frame by frame. */
+  receive_(data: unknown): void;
+  /** The `error` frame in hand. */
+  readonly said_: Frame | undefined;
+  /** Parts belong to one socket. */
+  dropParts_(): void;
 }
 
-function receiveCount(client: Client, n: unknown): void {
-  const count = parseSeq(n);
-  client.isCounted = true;
-  if (count >= 0) client.give(COUNT, count);
-}
+export function makeCodec(
+  core: Core,
+  entities: Entities,
+  names: Names,
+  /** What user code does instead of the server. */
+  own: { readonly replay_: boolean; readonly snapshot_: boolean },
+): Codec {
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  const { byName_: byName } = entities;
+  const parts = new Map<string, Parts>();
+  let partBytes = 0;
+  /** How much more common duplicates are than other events, of late. */
+  let repeats = 0;
+  /** The server counts frames by `n`. */
+  let isCounted = false;
 
-function receiveOther(client: Client, frame: Frame): void {
-  const { type } = frame;
-  if (typeof type !== 'string') return client.badFrame();
-  switch (type) {
-    case 'welcome':
-      return receiveWelcome(client, frame);
-    case 'heartbeat':
-    case 'heads':
-      return receiveHeads(client, frame);
-    case 'pong':
-      return client.put(PONG, parseSeq(frame['id']));
-    case 'error':
-      return receiveError(client, frame);
-    case 'goodbye':
-      return client.put(GOODBYE, millis(frame['retryAfter']));
-    case 'discontinuity':
-      if (frame['entity'] == null) return client.put(DISCONTINUITY, NONE);
-  }
-  // The others are about one entity.
-  const read = readers.get(type);
-  if (read === undefined) return;
-  const handle = client.handles.get(frame['entity']);
-  if (handle === undefined) return client.unwanted(frame);
-  const epoch = client.internEpoch(frame['epoch']);
-  const request = frame['request'] == null ? NONE : parseSeq(frame['request']);
-  if (epoch < 0) return client.badFrame();
-  read(client, handle, frame, epoch, request);
-}
+  const bad = () => core.put_(BAD_FRAME);
 
-type Reader = (client: Client, handle: number, frame: Frame, epoch: number, request: number) => void;
+  /** A frame of an entity that nobody wants (R39). */
+  const unwanted = (frame: Frame) => core.put_(typeof frame.entity === 'string' ? UNKNOWN : BAD_FRAME);
 
-const readers = new Map<string, Reader>([
-  ['snapshot', receiveSnapshot],
-  ['replay', receiveReplay],
-  [
-    'subscribed',
-    (client, handle, frame, epoch, request) => {
-      const head = parseSeq(frame['head']);
-      if (head < 0) return client.badFrame();
-      keepCursor(client, handle, frame['cursor']);
-      client.put(SUBSCRIBED, handle, request, epoch, head);
-    },
-  ],
-  ['gone', (client, handle, _frame, _epoch, request) => client.put(GONE, handle, request)],
-  [
-    'ahead',
-    (client, handle, frame, epoch, request) => {
-      const head = parseSeq(frame['head']);
-      if (head < 0) client.badFrame();
-      else client.put(AHEAD, handle, request, epoch, head);
-    },
-  ],
-  [
-    'vacant',
-    (client, handle, frame, epoch) => {
-      const from = parseSeq(frame['from']);
-      const to = parseSeq(frame['to']);
-      if (from < 1 || to < from) client.badFrame();
-      else client.put(VACANT, handle, epoch, from, to);
-    },
-  ],
-  [
-    'final',
-    (client, handle, frame, epoch, request) => {
-      const status = client.internStatus(frame['status']);
-      if (status < 0) client.badFrame();
-      else client.put(FINAL, handle, request, epoch, status, client.store(frame));
-    },
-  ],
-  ['discontinuity', (client, handle) => client.put(DISCONTINUITY, handle)],
-]);
+  /** Keeps count of how common duplicates are. */
+  const noteRepeat = (isRepeat: boolean): boolean => {
+    if (isRepeat) {
+      if (repeats < REPEATS) repeats++;
+    } else if (repeats > 0) repeats--;
+    return isRepeat;
+  };
 
-function receiveWelcome(client: Client, frame: Frame): void {
-  const heartbeat = frame['heartbeat'];
-  const can: unknown[] = Array.isArray(frame['can']) ? frame['can'] : [];
-  const { replayFrom, snapshotFrom } = client.options;
-  client.put(
-    WELCOME,
-    typeof heartbeat === 'number' && heartbeat > 0 ? heartbeat * 1_000 : NONE,
-    can.includes('replay') || replayFrom ? 1 : 0,
-    can.includes('snapshot') || snapshotFrom ? 1 : 0,
-    can.includes('heads') ? 1 : 0,
-  );
-}
+  /** Whether a message is a duplicate by its beginning: where most are, that is cheaper than to parse them all. */
+  const isRepeat = (text: string): boolean => {
+    // Frames with `n` are counted, so all must be read.
+    const found = isCounted ? null : BEGINS.exec(text);
+    const cell = found && byName.get(found[1]!);
+    if (!cell || typeof cell === 'number') return false;
+    const seq = +found[3]!;
+    if (!(seq <= cell.seq_!) || found[2] !== cell.epoch_) return false;
+    // The core has the word: it knows of ids, locks and gaps.
+    return noteRepeat(core.accept_(cell.handle_, seq - 1, seq, names.epoch_(found[2]), 0, 0) > APPLY);
+  };
 
-function receiveSnapshot(client: Client, handle: number, frame: Frame, epoch: number, request: number): void {
-  const seq = parseSeq(frame['seq']);
-  const status = client.internStatus(frame['status']);
-  if (seq < 0 || status < 0) return client.badFrame();
-  if (frame['of'] != null) {
-    const whole = addPart(client, handle, frame, epoch, request, seq);
-    if (whole === undefined) return;
-    frame = whole;
-  }
-  client.put(SNAPSHOT, handle, request, epoch, seq, status, client.store(frame));
-}
-
-/** Returns the whole snapshot when its last part came. */
-function addPart(
-  client: Client,
-  handle: number,
-  frame: Frame,
-  epoch: number,
-  request: number,
-  seq: number,
-): Frame | undefined {
-  const part = parseSeq(frame['part']);
-  const of = parseSeq(frame['of']);
-  if (part < 1 || of < part || of > PARTS) {
-    client.badFrame();
-    return undefined;
-  }
-  const { parts } = client;
-  const key = `${handle}:${request}`;
-  if (client.give(PART, handle, request) === 0) {
-    client.dropParts(key);
-    client.drain();
-    return undefined;
-  }
-  let open = parts.get(key);
-  if (open === undefined || open.seq !== seq || open.epoch !== epoch || open.of !== of) {
-    if (open) client.partBytes -= open.bytes;
-    else if (parts.size >= ASSEMBLIES) client.dropParts(parts.keys().next().value!);
-    open = { of, seq, epoch, list: Array.from({ length: of }), left: of, bytes: 0 };
-    parts.set(key, open);
-  }
-  if (open.list[part - 1] === undefined) {
-    open.list[part - 1] = frame;
-    open.left--;
-    open.bytes += client.bytes;
-    client.partBytes += client.bytes;
-  }
-  const isTooLarge = client.partBytes > PARTS_BYTES;
-  if (open.left > 0 && !isTooLarge) return undefined;
-  client.dropParts(key);
-  const data = isTooLarge ? undefined : join(open.list.map((frame) => frame?.['data']));
-  if (data === undefined) {
-    client.badFrame();
-    return undefined;
-  }
-  return { ...open.list[0], data };
-}
-
-function receiveReplay(client: Client, handle: number, frame: Frame, epoch: number, request: number): void {
-  const { events, vacant = [] } = frame;
-  if (!Array.isArray(events) || !Array.isArray(vacant)) return client.badFrame();
-  if (client.give(BEGIN_REPLAY, handle, request) === 0) return;
-  const { line } = client;
-  client.bytes = Math.ceil(client.bytes / (events.length || 1));
-  for (const range of vacant) {
-    const from = parseSeq(range?.[0]);
-    const to = parseSeq(range?.[1]);
-    if (from < 1 || to < from) client.badFrame();
-    else client.put(VACANT, handle, epoch, from, to);
-    if (client.line !== line) return;
-  }
-  for (const event of events) {
-    if (isObject(event)) applyEvent(client, handle, event, frame['epoch'], false);
-    else client.badFrame();
-    if (client.line !== line) return;
-  }
-  client.put(END_REPLAY, handle, request, frame['done'] === true ? 1 : 0);
-}
-
-function receiveHeads(client: Client, frame: Frame): void {
-  const { heads = [], cursors = [], type } = frame;
-  if (!Array.isArray(heads) || !Array.isArray(cursors)) return client.badFrame();
-  const request = type === 'heads' ? parseSeq(frame['request']) : NONE;
-  const { line } = client;
-  for (const head of heads) {
-    const handle = client.handles.get(head?.[0]);
-    if (handle === undefined) continue;
-    const epoch = client.internEpoch(head[1]);
-    const seq = parseSeq(head[2]);
-    if (epoch < 0 || seq < 0) client.badFrame();
-    else client.put(HEAD, handle, epoch, seq, request);
-    if (client.line !== line) return;
-  }
-  for (const cursor of cursors) {
-    const handle = client.handles.get(cursor?.[0]);
-    if (handle !== undefined) keepCursor(client, handle, cursor[1]);
-  }
-  if (request >= 0) client.put(END_HEADS, request);
-}
-
-function keepCursor(client: Client, handle: number, cursor: unknown): void {
-  if (typeof cursor !== 'string' || !client.modelOf[handle]!.topic) return;
-  client.cellOf(handle).cursor = cursor;
-  client.give(CURSOR, handle);
-}
-
-/** Error codes with a number; others are 3. */
-const CODES = ['forbidden', 'not_found', 'token_expiring'];
-
-function receiveError(client: Client, frame: Frame): void {
-  const code = CODES.indexOf(frame['code']);
-  const name = frame['entity'];
-  const handle = name == null ? NONE : client.handles.get(name);
-  if (handle === undefined) return client.unwanted(frame);
-  client.said = frame;
-  client.put(
-    ERROR,
-    code < 0 ? 3 : code,
-    frame['request'] == null ? NONE : parseSeq(frame['request']),
-    handle,
-    millis(frame['retryAfter']),
-  );
-  client.said = undefined;
-}
-
-function millis(seconds: unknown): number {
-  return typeof seconds === 'number' && seconds >= 0 ? seconds * 1_000 : NONE;
-}
-
-/** Commands are split at this size. */
-const COMMAND_BYTES = 64 << 10;
-
-/** Space for the keys around a command's items. */
-const ENVELOPE = 128;
-
-/** Bytes of a text, or a little more. */
-function size(text: string): number {
-  // Outside ASCII a UTF-16 unit takes at most three bytes.
-  return /^[\0-\x7f]*$/.test(text) ? text.length : text.length * 3;
-}
-
-/** Writes a command with a list, in pieces of at most 64 KiB that share its request id. */
-export function split(
-  type: string,
-  request: number,
-  list: string,
-  items: readonly string[],
-  send: (text: string) => void,
-): void {
-  const head = `{"type":"${type}",${request < 0 ? '' : `"request":${request},`}"${list}":[`;
-  let from = 0;
-  let bytes = ENVELOPE;
-  items.forEach((item, at) => {
-    const more = size(item) + 1;
-    if (at > from && bytes + more > COMMAND_BYTES) {
-      send(`${head}${items.slice(from, at).join()}]}`);
-      from = at;
-      bytes = ENVELOPE;
+  const receiveFrame = (frame: Frame): void => {
+    if (typeof frame !== 'object' || frame === null) return bad();
+    const { n } = frame;
+    const { socket_ } = core;
+    if (n !== undefined) {
+      isCounted = true;
+      const count = parseSeq(n);
+      if (count >= 0) core.give_(COUNT, count);
     }
-    bytes += more;
-  });
-  send(`${head}${items.slice(from).join()}]}`);
+    if (frame.type === 'event') {
+      const found = byName.get(frame.entity);
+      if (found === undefined) unwanted(frame);
+      else if (typeof found === 'object') receiveEvent(found, found.handle_, found.model_, frame, frame.epoch, true);
+      else receiveEvent(undefined, found, entities.modelOf_(found), frame, frame.epoch, true);
+    } else receiveOther(frame);
+    // A hole in the count is noticed by a frame that says nothing else, too.
+    if (n !== undefined && core.socket_ === socket_) core.drain_();
+  };
+
+  /** `isShort`: the core may take the short way. Replayed events never do. */
+  const receiveEvent = (
+    cell: Cell | undefined,
+    handle: number,
+    model: Model,
+    frame: Frame,
+    epochName: unknown,
+    isShort: boolean,
+  ): void => {
+    let { seq } = frame;
+    // Not `Number.isSafeInteger` alone: decimal strings are numbers too (R11).
+    if (typeof seq !== 'number' || seq < 0 || !Number.isSafeInteger(seq)) {
+      seq = seq == null ? NaN : parseSeq(seq);
+      if (seq < 0) return bad();
+      isShort &&= seq === seq;
+    }
+    let prev = seq - 1;
+    let given = NaN;
+    if (frame.prev != null || frame.first != null) {
+      given = prev = frame.prev != null ? parseSeq(frame.prev) : parseSeq(frame.first) - 1;
+      if (prev < 0) return bad();
+    } else if (model.isChained_) isShort = false;
+    const epoch = names.epoch_(epochName);
+    const status = names.status_(frame.status);
+    if (epoch < 0 || status < 0) return bad();
+    const { id, data } = frame;
+    const hasId = id != null && model.hasIds_;
+    let high = 0;
+    let low = 0;
+    if (hasId) {
+      names.fingerprint_(String(id));
+      high = names.high_;
+      low = names.low_;
+    }
+    if (isShort) {
+      const isVisible = data !== undefined || status !== 0 ? 1 : 0;
+      const verdict = hasId
+        ? core.acceptWithId_(handle, prev, seq, epoch, status, isVisible, high, low)
+        : core.accept_(handle, prev, seq, epoch, status, isVisible);
+      if (noteRepeat(verdict > APPLY)) return;
+      if (verdict === APPLY) {
+        return entities.applied_(cell, handle, model, frame, prev, seq, epoch, status, high, low);
+      }
+    }
+    const slot = entities.store_(frame);
+    const hasData = +(data !== undefined);
+    core.put_(EVENT, handle, NONE, epoch, seq, status, slot, given, high, low, hasData, entities.bytes_);
+  };
+
+  const receiveOther = (frame: Frame): void => {
+    const { type, entity } = frame;
+    if (typeof type !== 'string') return bad();
+    const request = frame.request == null ? NONE : parseSeq(frame.request);
+    switch (type) {
+      case 'welcome': {
+        const heartbeat = millis(frame.heartbeat);
+        const can = list(frame.can);
+        const has = (what: string, isOwn = false) => +(isOwn || can.includes(what));
+        return core.put_(
+          WELCOME,
+          heartbeat > 0 ? heartbeat : NONE,
+          has('replay', own.replay_),
+          has('snapshot', own.snapshot_),
+          has('heads'),
+        );
+      }
+      case 'heartbeat':
+      case 'heads':
+        return receiveHeads(frame, type === 'heads' ? request : NONE);
+      case 'pong':
+        return core.put_(PONG, parseSeq(frame.id));
+      case 'goodbye':
+        return core.put_(GOODBYE, millis(frame.retryAfter));
+    }
+    const isError = type === 'error';
+    const kind = KINDS.get(type);
+    if (!kind && !isError) return;
+    const [input, field, hasPayload] = kind ?? [ERROR];
+    // These two may be about everything.
+    const handle = entity == null && (isError || input === DISCONTINUITY) ? NONE : entities.handleOf_(entity);
+    if (handle === undefined) return unwanted(frame);
+    if (isError) {
+      const code = CODES.indexOf(frame.code);
+      said = frame;
+      core.put_(ERROR, handle, request, code < 0 ? OTHER : code, millis(frame.retryAfter));
+      said = undefined;
+      return;
+    }
+    const epoch = names.epoch_(frame.epoch);
+    const seq = field ? parseSeq(frame[field]) : 0;
+    const other = hasPayload ? names.status_(frame.status) : input === VACANT ? parseSeq(frame.to) : 0;
+    if (epoch < 0 || seq < 0 || other < 0) return bad();
+    if (input === BEGIN_REPLAY) return receiveReplay(handle, request, epoch, frame);
+    if (input === SUBSCRIBED) keepCursor(handle, frame.cursor);
+    if (hasPayload && frame.of != null) {
+      frame = addPart(handle, request, epoch, seq, frame);
+      if (!frame) return;
+    }
+    core.put_(input, handle, request, epoch, seq, other, hasPayload ? entities.store_(frame) : NONE);
+  };
+
+  const receiveReplay = (handle: number, request: number, epoch: number, frame: Frame) => {
+    const { events, vacant = [] } = frame;
+    if (!Array.isArray(events) || !Array.isArray(vacant)) return bad();
+    if (!core.give_(BEGIN_REPLAY, handle, request)) return;
+    const { socket_ } = core;
+    entities.bytes_ = Math.ceil(entities.bytes_ / (events.length || 1));
+    for (const range of vacant) {
+      const from = parseSeq(range?.[0]);
+      const to = parseSeq(range?.[1]);
+      if (from < 0 || to < 0) bad();
+      else core.put_(VACANT, handle, NONE, epoch, from, to);
+      if (core.socket_ !== socket_) return;
+    }
+    for (const event of events) {
+      if (isObject(event)) {
+        receiveEvent(entities.cellAt_(handle), handle, entities.modelOf_(handle), event, frame.epoch, false);
+      } else bad();
+      if (core.socket_ !== socket_) return;
+    }
+    core.put_(END_REPLAY, handle, request, 0, +(frame.done === true));
+  };
+
+  const receiveHeads = (frame: Frame, request: number) => {
+    const { heads = [], cursors = [] } = frame;
+    if (!Array.isArray(heads) || !Array.isArray(cursors)) return bad();
+    const { socket_ } = core;
+    for (const head of heads) {
+      const handle = entities.handleOf_(head?.[0]);
+      if (handle === undefined) continue;
+      const epoch = names.epoch_(head[1]);
+      const seq = parseSeq(head[2]);
+      if (epoch < 0 || seq < 0) bad();
+      else core.put_(HEAD, handle, request, epoch, seq);
+      if (core.socket_ !== socket_) return;
+    }
+    for (const cursor of cursors) {
+      const handle = entities.handleOf_(cursor?.[0]);
+      if (handle !== undefined) keepCursor(handle, cursor[1]);
+    }
+    if (request >= 0) core.put_(END_HEADS, NONE, request);
+  };
+
+  const keepCursor = (handle: number, cursor: unknown) => {
+    if (typeof cursor !== 'string' || !entities.modelOf_(handle).isTopic_) return;
+    entities.cellOf_(handle).cursor_ = cursor;
+    core.give_(CURSOR, handle);
+  };
+
+  const dropParts = (key: string) => {
+    partBytes -= parts.get(key)?.bytes_ ?? 0;
+    parts.delete(key);
+  };
+
+  /** Returns the whole snapshot when its last part came. */
+  const addPart = (handle: number, request: number, epoch: number, seq: number, frame: Frame): Frame | void => {
+    const part = parseSeq(frame.part);
+    const of = parseSeq(frame.of);
+    if (part < 1 || of < part || of > PARTS) return bad();
+    const key = `${handle}:${request}`;
+    let open = parts.get(key);
+    const isWanted = core.give_(PART, handle, request);
+    if (!isWanted || !open || open.seq_ !== seq || open.epoch_ !== epoch || open.of_ !== of) {
+      dropParts(key);
+      if (!isWanted) return core.drain_();
+      if (parts.size >= ASSEMBLIES) dropParts(parts.keys().next().value!);
+      open = { of_: of, seq_: seq, epoch_: epoch, list_: Array.from({ length: of }), left_: of, bytes_: 0 };
+      parts.set(key, open);
+    }
+    if (!open.list_[part - 1]) {
+      open.list_[part - 1] = frame;
+      open.left_--;
+      open.bytes_ += entities.bytes_;
+      partBytes += entities.bytes_;
+    }
+    const isTooLarge = partBytes > PARTS_BYTES;
+    if (open.left_ > 0 && !isTooLarge) return;
+    dropParts(key);
+    const data = isTooLarge ? undefined : join(open.list_.map((frame) => frame.data));
+    return data === undefined ? bad() : { ...open.list_[0], data };
+  };
+
+  let said: Frame | undefined;
+
+  return {
+    get said_() {
+      return said;
+    },
+
+    dropParts_() {
+      parts.clear();
+      partBytes = 0;
+    },
+
+    receive_(data) {
+      const { socket_ } = core;
+      // Not within the `try`: what the core throws is no bad frame.
+      if (repeats > SKIM_FROM && typeof data === 'string' && isRepeat(data)) return;
+      let text: string;
+      let frame: Frame;
+      try {
+        text = typeof data === 'string' ? data : decoder.decode(data as ArrayBuffer);
+        frame = JSON.parse(text);
+      } catch {
+        return bad();
+      }
+      if (!Array.isArray(frame)) {
+        entities.bytes_ = text.length;
+        return receiveFrame(frame);
+      }
+      entities.bytes_ = Math.ceil(text.length / frame.length);
+      for (let i = 0; i < frame.length; i++) {
+        receiveFrame(frame[i]);
+        // A callback may have closed the client, or the core replaced the socket.
+        if (core.socket_ !== socket_) return;
+      }
+    },
+  };
 }

@@ -1,14 +1,11 @@
-import { Client } from './client.js';
+import { makeClient } from './client.js';
 import { model } from './model.js';
-import type { ClientOptions, Client as PublicClient } from './public/api.js';
+import type { ClientOptions, Client } from './public/api.js';
 
 export { InorderError } from './errors.js';
 export { model };
 
 /** Makes a client; the wasm is in a chunk of its own and loaded when it is needed. */
-export function createClient(options: ClientOptions): PublicClient {
-  return new Client(options, async () => {
-    const { glue, bytes } = await import('./inline.js');
-    return { glue, wasm: options.wasm ?? bytes() };
-  });
+export function createClient(options: ClientOptions): Client {
+  return makeClient(options, options?.wasm ?? (() => import('./inline.js').then(({ bytes }) => bytes())));
 }

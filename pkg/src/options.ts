@@ -1,5 +1,7 @@
+// Options: what may be given, what it must be, and what client and core make of it.
+import { NONE } from './boundary.js';
 import { InorderError } from './errors.js';
-import type { ClientOptions, ModelOptions } from './public/api.js';
+import type { ClientOptions } from './public/api.js';
 import { isObject, merge } from './reduce.js';
 
 /** Statuses with a number of their own; later ones cross the boundary as a hash. */
@@ -8,220 +10,230 @@ export const STATUSES = 1_024;
 /** Models per client: their numbers are bytes. One is taken by topics. */
 const MODELS = 255;
 
-/** Close codes per class that are believed to be meant. */
-const CODES = 32;
-
 /** The statuses that end a history where the model does not say. */
-const TERMINAL = ['completed', 'failed', 'cancelled'];
+const TERMINAL: unknown = ['completed', 'failed', 'cancelled'];
+
+/** The options that are numbers, with their defaults, in the order of the driver's `options.rs`. */
+const NUMBERS = {
+  timeout: { connect: 15_000, subscribe: 5_000, replay: 3_000, snapshot: 5_000, probe: 5_000, user: 15_000 },
+  backoff: { min: 100, base: 500, factor: 2, cap: 20_000, stable: 5_000 },
+  gap: { grace: 100, maxEvents: 1_000, maxBytes: 1 << 20 },
+  tries: { replay: 2 },
+  requests: { max: 16 },
+  badFrames: { max: 20 },
+  maxAhead: 100_000,
+  linger: 1_000,
+  ping: NONE,
+  reconcile: 30_000,
+};
+
+/** Where `timeout.user` is among them. */
+const USER = 5;
+
+/** The numbers that may be 0; the others are at least 1. */
+const ZERO = /^(min|base|cap|stable|grace|linger|ids|resetSeq)$/;
+
+/** Close codes by class, in the order of the boundary. */
+const CODES = { resume: [], anew: [4009], auth: [4401], stop: [4400, 4403] };
+
+/** Options of a type; some more are looked at one by one. */
+const TYPES = {
+  getToken: 'function',
+  replayFrom: 'function',
+  snapshotFrom: 'function',
+  WebSocket: 'function',
+  token: 'string',
+};
+
+/** A model's words, by their numbers; the first is the default. */
+const WORDS = {
+  continuity: '+1 range prev none',
+  onGap: 'replay snapshot skip',
+  overlap: ' absolute',
+  reopen: 'never epoch',
+  replay: ' whole',
+  reduce: 'replace merge',
+};
+
+const PREV = 2;
+const SNAPSHOT = 1;
+const SKIP = 2;
 
 /** A model, ready for use. */
-export interface ReadyModel {
-  readonly numbers: readonly number[];
-  readonly reduce: ((state: any, data: any) => unknown) | undefined;
+export interface Model {
+  /** In the order of the driver's `options.rs`. */
+  readonly numbers_: readonly number[];
+  /** `undefined`: data is the whole state. */
+  readonly reduce_: ((state: any, data: any) => unknown) | undefined;
+  readonly terminal_: ReadonlySet<unknown>;
   /** By status number: does it end the history? */
-  readonly ends: Uint8Array;
-  readonly terminal: ReadonlySet<string> | undefined;
-  readonly judge: ((status: string | undefined, state: any) => boolean) | undefined;
+  readonly ends_: Uint8Array;
+  readonly judge_: ((status: string | undefined, state: any) => boolean) | undefined;
   /** Its events name their predecessor, so that a missing `prev` must not be guessed. */
-  readonly chained: boolean;
-  readonly ids: boolean;
-  readonly topic: boolean;
+  readonly isChained_: boolean;
+  readonly hasIds_: boolean;
+  readonly isTopic_: boolean;
   /** Data is the whole state, and no user code judges it. */
-  readonly plain: boolean;
-  /** The core's number for it. */
-  id: number;
+  readonly isPlain_: boolean;
 }
 
-/** Options, ready for use. Numbers are in the order of the driver's `options.rs`; `NaN` means the default. */
-export interface ReadyOptions {
-  readonly numbers: readonly number[];
-  readonly models: ReadonlyMap<string, ReadyModel>;
-  readonly topics: ReadyModel;
-  readonly user: number;
+/** Options, ready for use. */
+export interface Ready {
+  /** In the order of the driver's `options.rs`. */
+  readonly numbers_: readonly number[];
+  /** By the core's number; the first is that of topics. */
+  readonly models_: readonly Model[];
+  /** The models' numbers by name. */
+  readonly kinds_: ReadonlyMap<string, number>;
+  readonly codes_: readonly (readonly number[])[];
+  /** Milliseconds that user code has. */
+  readonly user_: number;
 }
+
+type Given = Record<string, any>;
+type Numbers = { readonly [name: string]: number | Numbers };
 
 function refuse(name: string, must: string): never {
   throw new InorderError('invalid_option', `Option \`${name}\` must be ${must}.`);
 }
 
-function number(name: string, value: unknown, min = 0, max = Number.MAX_SAFE_INTEGER): number {
-  if (value === undefined) return NaN;
-  if (!Number.isSafeInteger(value) || (value as number) < min || (value as number) > max) {
-    refuse(name, `a whole number from ${min} to ${max}`);
-  }
-  return value as number;
-}
-
-function oneOf<T extends string>(name: string, value: unknown, ...allowed: T[]): number {
-  if (value === undefined) return NaN;
-  const index = allowed.indexOf(value as T);
-  if (index < 0) refuse(name, allowed.map((word) => `'${word}'`).join(' or '));
-  return index;
-}
-
-function group(options: object, name: string): Record<string, unknown> {
-  const value = (options as Record<string, unknown>)[name];
-  if (value !== undefined && !isObject(value)) refuse(name, 'an object');
-  return (value ?? {}) as Record<string, unknown>;
-}
-
 /** Refuses what is not known, so that a misspelt option is noticed. */
-function known(where: string, value: object, names: string): void {
-  for (const key of Object.keys(value)) {
-    if (!` ${names} `.includes(` ${key} `)) {
-      throw new InorderError('invalid_option', `Option \`${where}${key}\` is unknown. Known are: ${names}.`);
+function know(where: string, given: Given, names: readonly string[]): void {
+  for (const name of Object.keys(given)) {
+    if (!names.includes(name)) {
+      throw new InorderError('invalid_option', `Option \`${where + name}\` is unknown. Known are: ${names.join(' ')}.`);
     }
   }
 }
 
-/** The longest time: what timers can hold. */
-const LONGEST = 0x7fff_ffff;
-
-function times(options: object, name: string, keys: string, min = 0): number[] {
-  const values = group(options, name);
-  return keys.split(' ').map((key) => number(`${name}.${key}`, values[key], min, LONGEST));
+function readGroup(name: string, value: unknown): Given {
+  if (value !== undefined && !isObject(value)) refuse(name, 'an object');
+  return value ?? {};
 }
 
-function codes(options: object): number[] {
-  const values = group(options, 'codes');
-  known('codes.', values, 'resume anew auth stop');
-  return ['resume', 'anew', 'auth', 'stop'].flatMap((name) => {
-    const list = values[name];
-    if (list === undefined) return [NaN];
-    if (!Array.isArray(list) || list.length > CODES) refuse(`codes.${name}`, `a list of at most ${CODES} close codes`);
-    return [list.length, ...list.map((code) => number(`codes.${name}`, code, 1_000, 4_999))];
+function readNumber(where: string, name: string, value: unknown, initial: number): number {
+  if (value === undefined) return initial;
+  const min = ZERO.test(name) ? 0 : 1;
+  if (!Number.isSafeInteger(value) || (value as number) < min) refuse(where + name, `a whole number from ${min} up`);
+  return value as number;
+}
+
+/** All numbers of a table, and of those in it. */
+function readNumbers(where: string, given: Given, table: Numbers, others: readonly string[]): number[] {
+  know(where, given, [...others, ...Object.keys(table)]);
+  return Object.entries(table).flatMap(([name, initial]) =>
+    typeof initial === 'object'
+      ? readNumbers(name + '.', readGroup(name, given[name]), initial, [])
+      : readNumber(where, name, given[name], initial),
+  );
+}
+
+function readWord(name: string, value: unknown, words: string): number {
+  const list: unknown[] = words.split(' ');
+  const found = value === undefined ? 0 : list.indexOf(value);
+  if (found < 0) refuse(name, `'${words.trim().replaceAll(' ', "' or '")}'`);
+  return found;
+}
+
+function readCodes(given: Given): number[][] {
+  know('codes.', given, Object.keys(CODES));
+  return Object.entries(CODES).map(([name, initial]) => {
+    const list = given[name] ?? initial;
+    const isCode = (code: unknown) => Number.isInteger(code) && (code as number) >= 1_000 && (code as number) < 5_000;
+    if (!Array.isArray(list) || !list.every(isCode)) refuse(`codes.${name}`, 'a list of close codes from 1000 to 4999');
+    return list;
   });
 }
 
-const replace = undefined;
-
-function readModel(name: string, options: ModelOptions<any, any>, ids: number, topic = false): ReadyModel {
-  const at = `models.${name}`;
-  if (!isObject(options)) refuse(at, 'made by model()');
-  known(`${at}.`, options, 'terminal reduce onGap continuity overlap reopen resetSeq ids replay');
-  const { terminal = topic ? [] : TERMINAL, reduce } = options;
-  const judged = typeof terminal === 'function';
-  if (!judged && !(Array.isArray(terminal) && terminal.every((status) => typeof status === 'string'))) {
-    refuse(`${at}.terminal`, 'a list of statuses or a function');
+function readModel(name: string, given: Given, ids: number, isTopic: boolean): Model {
+  const where = `models.${name}.`;
+  if (!isObject(given)) refuse(`models.${name}`, 'made by model()');
+  const { terminal = isTopic ? [] : TERMINAL, reduce } = given as Given;
+  know(where, given, ['terminal', 'resetSeq', 'ids', ...Object.keys(WORDS)]);
+  const word = (name: keyof typeof WORDS) => readWord(where + name, given[name], WORDS[name]);
+  const isJudged = typeof terminal === 'function';
+  if (!isJudged && !(Array.isArray(terminal) && terminal.every((status) => typeof status === 'string'))) {
+    refuse(where + 'terminal', 'a list of statuses or a function');
   }
-  if (typeof reduce !== 'function') oneOf(`${at}.reduce`, reduce, 'replace', 'merge');
-  const onGap = oneOf(`${at}.onGap`, options.onGap, 'replay', 'snapshot', 'skip');
-  if (onGap === 2 && reduce !== undefined && reduce !== 'replace') {
-    refuse(
-      `${at}.onGap`,
-      "'replay' or 'snapshot' unless `reduce` is 'replace': changes that build on each other can't be skipped",
-    );
+  const reduces = typeof reduce === 'function' ? reduce : word('reduce') > 0 ? merge : undefined;
+  const continuity = word('continuity');
+  const onGap = word('onGap');
+  if (onGap === SKIP && reduces) {
+    refuse(where + 'onGap', "'replay' or 'snapshot' unless `reduce` is 'replace': deltas can't be skipped");
   }
-  const continuity = oneOf(`${at}.continuity`, options.continuity, '+1', 'range', 'prev', 'none');
-  const remembered = options.ids === undefined ? ids : number(`${at}.ids`, options.ids, 0, 65_535);
+  const ring = readNumber(where, 'ids', given['ids'], ids);
   return {
-    numbers: [
+    numbers_: [
       continuity,
-      onGap,
-      oneOf(`${at}.overlap`, options.overlap, 'absolute'),
-      oneOf(`${at}.reopen`, options.reopen, 'never', 'epoch'),
-      number(`${at}.resetSeq`, options.resetSeq),
-      remembered,
-      oneOf(`${at}.replay`, options.replay, 'whole'),
-      topic ? 1 : NaN,
+      // A chain has no numbers to ask for.
+      given['onGap'] === undefined && continuity === PREV ? SNAPSHOT : onGap,
+      word('overlap'),
+      word('reopen'),
+      readNumber(where, 'resetSeq', given['resetSeq'], NONE),
+      ring,
+      word('replay'),
+      +isTopic,
     ],
-    reduce: reduce === 'merge' ? merge : typeof reduce === 'function' ? (reduce as ReadyModel['reduce']) : replace,
-    ends: new Uint8Array(STATUSES),
-    terminal: judged ? undefined : new Set(terminal),
-    judge: judged ? (terminal as ReadyModel['judge']) : undefined,
-    chained: continuity === 2,
-    ids: remembered !== 0,
-    topic,
-    plain: !topic && !judged && (reduce === undefined || reduce === 'replace'),
-    id: -1,
+    reduce_: reduces,
+    terminal_: new Set(isJudged ? [] : (terminal as unknown[])),
+    ends_: new Uint8Array(STATUSES),
+    judge_: isJudged ? (terminal as Model['judge_']) : undefined,
+    isChained_: continuity === PREV,
+    hasIds_: ring > 0,
+    isTopic_: isTopic,
+    isPlain_: !isTopic && !isJudged && !reduces,
   };
 }
 
-/** Checks a socket address; says what is wrong with it, or `undefined`. */
+/** What is wrong with a socket address: what it must be, or `undefined`. */
 export function wrongUrl(url: unknown): string | undefined {
-  let scheme: string;
+  let scheme = '';
   try {
     scheme = new URL(String(url)).protocol;
   } catch {
-    return "a full address such as 'wss://example.com/ws'";
+    // Said below.
   }
-  if (scheme === 'ws:' || scheme === 'wss:') return undefined;
-  return scheme.startsWith('http')
-    ? `an address that begins with '${scheme === 'http:' ? 'ws:' : 'wss:'}' instead of '${scheme}'`
-    : "an address that begins with 'wss:' or 'ws:'";
-}
-
-function isFunction(options: ClientOptions, ...names: (keyof ClientOptions)[]): void {
-  for (const name of names) {
-    if (options[name] !== undefined && typeof options[name] !== 'function') refuse(name, 'a function');
-  }
+  if (/^wss?:$/.test(scheme)) return undefined;
+  const better = scheme.replace('http', 'ws');
+  return better === scheme
+    ? "a full address that begins with 'wss:' or 'ws:'"
+    : `an address that begins with '${better}' instead of '${scheme}'`;
 }
 
 /** Checks all options. */
-export function readOptions(options: ClientOptions<any>): ReadyOptions {
-  if (!isObject(options))
+export function readOptions(options: ClientOptions<any>): Ready {
+  if (!isObject(options)) {
     throw new InorderError('invalid_option', 'createClient needs an object with `url` and `models`.');
-  known(
-    '',
-    options,
-    'url models getToken token replayFrom snapshotFrom flush WebSocket signal logger wasm timeout tries backoff codes requests badFrames gap maxAhead linger ids ping reconcile',
-  );
-  const { url, models, token, signal, logger } = options;
-  if (typeof url !== 'function') {
-    const wrong = wrongUrl(url);
-    if (wrong) refuse('url', wrong);
   }
-  isFunction(options, 'getToken', 'replayFrom', 'snapshotFrom', 'WebSocket');
-  if (token !== undefined && typeof token !== 'string') refuse('token', 'a string');
-  if (signal !== undefined && typeof signal?.addEventListener !== 'function') refuse('signal', 'an AbortSignal');
-  if (logger && typeof logger.error !== 'function') refuse('logger', 'an object with `error` and `warn`, or null');
-  oneOf('flush', options.flush, 'microtask', 'sync', 'frame');
-
-  const timeout = group(options, 'timeout');
-  const backoff = group(options, 'backoff');
-  const gap = group(options, 'gap');
-  const tries = group(options, 'tries');
-  const requests = group(options, 'requests');
-  const badFrames = group(options, 'badFrames');
-  known('timeout.', timeout, 'connect subscribe replay snapshot probe user');
-  known('backoff.', backoff, 'min base factor cap stable');
-  known('gap.', gap, 'grace maxEvents maxBytes');
-  known('tries.', tries, 'replay');
-  known('requests.', requests, 'max');
-  known('badFrames.', badFrames, 'max');
-  const ids = number('ids', options.ids, 0, 65_535);
-  const numbers = [
-    ...times(options, 'timeout', 'connect subscribe replay snapshot probe user', 1),
-    ...times(options, 'backoff', 'min base'),
-    number('backoff.factor', backoff['factor'], 1, 100),
-    ...times(options, 'backoff', 'cap stable'),
-    number('gap.grace', gap['grace'], 0, LONGEST),
-    number('gap.maxEvents', gap['maxEvents'], 1, 1_000_000),
-    number('gap.maxBytes', gap['maxBytes'], 1),
-    number('tries.replay', tries['replay'], 1, 255),
-    number('requests.max', requests['max'], 1, 65_535),
-    number('badFrames.max', badFrames['max'], 1, LONGEST),
-    number('maxAhead', options.maxAhead, 1),
-    number('linger', options.linger, 0, LONGEST),
-    number('ping', options.ping, 1, LONGEST),
-    number('reconcile', options.reconcile, 1, LONGEST),
-    options.getToken ? 1 : 0,
-    ...codes(options),
-  ];
+  const given = options as Given;
+  const { url, models, signal, logger } = given;
+  const others = ['url', 'models', 'codes', 'flush', 'signal', 'logger', 'wasm', 'ids', ...Object.keys(TYPES)];
+  const numbers = readNumbers('', given, NUMBERS, others);
+  const wrong = typeof url === 'function' ? undefined : wrongUrl(url);
+  if (wrong) refuse('url', wrong);
+  for (const [name, type] of Object.entries(TYPES)) {
+    if (given[name] !== undefined && typeof given[name] !== type) refuse(name, `a ${type}`);
+  }
+  if (signal !== undefined && !signal?.addEventListener) refuse('signal', 'an AbortSignal');
+  if (logger && !logger.error) refuse('logger', 'an object with `error`, or null');
+  readWord('flush', given['flush'], 'microtask sync frame');
+  const codes = readCodes(readGroup('codes', given['codes']));
 
   if (!isObject(models)) refuse('models', 'an object of models by name');
   const names = Object.keys(models);
-  if (names.length === 0 || names.length >= MODELS) refuse('models', `an object with 1 to ${MODELS - 1} models`);
-  const ready = new Map<string, ReadyModel>();
-  for (const name of names) {
-    if (name === 'topic' || name.includes('/'))
-      refuse(`models.${name}`, "named otherwise: not 'topic' and without '/'");
-    ready.set(name, readModel(name, models[name] as ModelOptions, ids));
-  }
+  if (!names.length || names.length >= MODELS) refuse('models', `an object with 1 to ${MODELS - 1} models`);
+  const ids = readNumber('', 'ids', given['ids'], 32);
   return {
-    numbers,
-    models: ready,
-    topics: readModel('topic', {}, ids, true),
-    user: (timeout['user'] as number | undefined) ?? 15_000,
+    numbers_: [...numbers, given['getToken'] ? 1 : 0],
+    models_: [
+      readModel('topic', {}, ids, true),
+      ...names.map((name) => {
+        if (/^topic$|\//.test(name)) refuse(`models.${name}`, "named otherwise: not 'topic' and without '/'");
+        return readModel(name, models[name] as Given, ids, false);
+      }),
+    ],
+    kinds_: new Map(names.map((name, at) => [name, at + 1])),
+    codes_: codes,
+    user_: numbers[USER]!,
   };
 }
