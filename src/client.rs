@@ -17,8 +17,8 @@ use crate::config::{
     FAR_AHEAD_PACE, HELD_BYTES, Model, OnGap, RELEASED_FINALS, Reopen, SNAPSHOT_CAP, SNAPSHOT_TRIES, SUSPECT_EPOCHS,
     WAKE_AFTER,
 };
-use crate::connection::{Act, CloseClass, Connection};
-pub use crate::connection::{Can, ConnectionState};
+use crate::connection::{Act, Connection};
+pub use crate::connection::{Can, CloseClass, ConnectionState};
 use crate::entity::{Entities, Entity, Flags, Numbers, Reach};
 pub use crate::entity::{EntityId, Epoch, ModelId, Position, Seq, Status, Sync};
 use crate::gap::{Gap, Held};
@@ -519,12 +519,18 @@ impl<P> Client<P> {
 
     /// The socket of this generation ended, or could not be opened (code 1006).
     pub fn handle_closed(&mut self, now: Instant, generation: u32, code: u16) {
+        let class = self.config.codes.classify(code);
+        self.handle_ended(now, generation, class);
+    }
+
+    /// The same, by the class of the code: for drivers that keep the lists of codes themselves.
+    pub fn handle_ended(&mut self, now: Instant, generation: u32, class: CloseClass) {
         self.tick(now);
         if !self.connection.is_current(generation) {
             return;
         }
         self.void_token();
-        match Connection::classify(&self.config, code) {
+        match class {
             CloseClass::Normal if !self.is_unfinished() => self.connection.idle(),
             CloseClass::Resume | CloseClass::Normal => self.connection.lost(self.now, &self.config, &mut self.jitter),
             CloseClass::Anew => {

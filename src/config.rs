@@ -93,6 +93,21 @@ pub struct Backoff {
     pub stable: Millis,
 }
 
+/// The class of a close code (R27).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseClass {
+    /// Resume from the positions.
+    Resume,
+    /// 1000: resume while something is unfinished.
+    Normal,
+    /// Positions are void.
+    Anew,
+    /// The token was refused.
+    Auth,
+    /// Nothing is scheduled.
+    Stop,
+}
+
 /// Close codes by class (R27). A code in none of the lists means: resume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Codes {
@@ -104,6 +119,29 @@ pub struct Codes {
     pub auth: Vec<u16>,
     /// Nothing is scheduled until `connect()`.
     pub stop: Vec<u16>,
+}
+
+impl Codes {
+    /// No lists: for drivers that classify codes themselves.
+    pub const NONE: Codes = Codes { resume: Vec::new(), anew: Vec::new(), auth: Vec::new(), stop: Vec::new() };
+
+    /// The class of a code. The list `resume` wins.
+    #[must_use]
+    pub fn classify(&self, code: u16) -> CloseClass {
+        if self.resume.contains(&code) {
+            CloseClass::Resume
+        } else if self.stop.contains(&code) {
+            CloseClass::Stop
+        } else if self.anew.contains(&code) {
+            CloseClass::Anew
+        } else if self.auth.contains(&code) {
+            CloseClass::Auth
+        } else if code == CLOSE_NORMAL {
+            CloseClass::Normal
+        } else {
+            CloseClass::Resume
+        }
+    }
 }
 
 /// The buffer of early events (R3, R19).

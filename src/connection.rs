@@ -8,6 +8,7 @@
 //!
 //! This is a leaf: it answers with an [`Act`] and `client.rs` does it.
 
+pub use crate::config::CloseClass;
 use crate::config::{Config, HEARTBEAT_RANGE, PING_INTERVAL, RETRY_AFTER_CAP, SHORTEN_PACE};
 use crate::jitter::Jitter;
 use crate::time::{Instant, Millis, earliest};
@@ -37,16 +38,6 @@ pub struct Can {
     pub replay: bool,
     pub snapshot: bool,
     pub heads: bool,
-}
-
-/// The class of a close code (R27).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum CloseClass {
-    Resume,
-    Normal,
-    Anew,
-    Auth,
-    Stop,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -321,23 +312,6 @@ impl Connection {
     pub(crate) fn bad_frame(&mut self, config: &Config) -> bool {
         self.bad_frames += 1;
         self.has_socket() && self.bad_frames >= config.max_bad_frames
-    }
-
-    pub(crate) fn classify(config: &Config, code: u16) -> CloseClass {
-        let codes = &config.codes;
-        if codes.resume.contains(&code) {
-            CloseClass::Resume
-        } else if codes.stop.contains(&code) {
-            CloseClass::Stop
-        } else if codes.anew.contains(&code) {
-            CloseClass::Anew
-        } else if codes.auth.contains(&code) {
-            CloseClass::Auth
-        } else if code == crate::config::CLOSE_NORMAL {
-            CloseClass::Normal
-        } else {
-            CloseClass::Resume
-        }
     }
 
     fn is_stable(&self, now: Instant, config: &Config) -> bool {

@@ -2,8 +2,8 @@
 
 /// Everything that is counted. Numbers only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(any(feature = "wire", target_arch = "wasm32"), derive(serde::Serialize))]
-#[cfg_attr(any(feature = "wire", target_arch = "wasm32"), serde(rename_all = "camelCase"))]
+#[cfg_attr(feature = "wire", derive(serde::Serialize))]
+#[cfg_attr(feature = "wire", serde(rename_all = "camelCase"))]
 pub struct Stats {
     /// Events that were applied, silent ones included.
     pub applied: u64,
