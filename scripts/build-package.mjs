@@ -1,7 +1,7 @@
-// Builds the npm package into pkg/dist: the core as wasm, the code around it, the facade, types and source maps.
+// Builds the npm package into pkg/dist: the core as wasm, the facade, types and source maps.
 //
-//   cargo ─▶ wasm-bindgen ─▶ wasm-opt ─▶ text ─▶ a chunk of its own ─┐
-//   pkg/src/*.ts ─────────────────────────────────────────▶ rolldown ┴─▶ pkg/dist
+//   cargo ─▶ wasm-opt ─▶ text ─▶ a chunk of its own ─┐
+//   pkg/src/*.ts ─────────────────────────▶ rolldown ┴─▶ terser ─▶ pkg/dist
 //
 // Prints what it weighs; with `--check` it fails when the entry weighs too much.
 import { copyFile, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
@@ -9,7 +9,8 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { rolldown } from 'rolldown';
-import { root, run, stopOnSignals, wasmBindgen, wasmOpt, webCargo, webCargoEnv, webTargetDir } from './tools.mjs';
+import { minify } from 'terser';
+import { root, run, stopOnSignals, wasmOpt, webCargo, webCargoEnv, webTargetDir } from './tools.mjs';
 
 /** What the entry with everything it loads should weigh, in bytes after brotli. */
 const AIM = 20_000;
@@ -35,28 +36,23 @@ const FEATURES = [
   '--enable-sign-ext',
 ];
 
+/** Properties that nobody outside sees end with `_`: the build gives them short names. */
+const INTERNAL = /_$/;
+
 const source = join(root, 'pkg/src');
 const out = join(root, 'pkg/dist');
 const work = join(webTargetDir, 'package');
 
-/** Builds the wasm and the code around it; returns the bytes. */
+/** Builds the wasm; returns the bytes. */
 async function buildWasm(options) {
   const args = ['build', '--locked', '--lib', '--profile', 'web', '--target', 'wasm32-unknown-unknown'];
   args.push('-Z', 'build-std=std,panic_abort', '-Z', 'build-std-features=optimize_for_size');
   args.push('--no-default-features', '--quiet');
   await run(webCargo(), args, { cwd: root, env: webCargoEnv({ RUSTFLAGS }), ...options });
   await mkdir(work, { recursive: true });
-  await run(
-    wasmBindgen(),
-    [
-      ...['--target', 'web', '--omit-default-module-path', '--experimental-reset-state-function', '--no-typescript'],
-      ...['--remove-producers-section', '--out-dir', work, '--out-name', 'inorder'],
-      join(webTargetDir, 'wasm32-unknown-unknown/web/inorder.wasm'),
-    ],
-    options,
-  );
+  const built = join(webTargetDir, 'wasm32-unknown-unknown/web/inorder.wasm');
   const optimised = join(work, 'inorder.wasm');
-  await run(wasmOpt(), [...FEATURES, '-Oz', '--converge', join(work, 'inorder_bg.wasm'), '-o', optimised], options);
+  await run(wasmOpt(), [...FEATURES, '-Oz', '--converge', '--strip-producers', built, '-o', optimised], options);
   return readFile(optimised);
 }
 
@@ -86,7 +82,50 @@ export function pack(bytes) {
   return mask + Array.from(bytes, (byte) => texts[byte]).join('');
 }
 
-async function bundle(wasm) {
+/**
+ * Makes each client a copy of `pkg/src/client/`: the folder is bundled by itself and wrapped into a function.
+ *
+ * So its files can be plain functions over variables, and the minifier shortens every name in them: properties of
+ * classes would keep theirs. What the files share with other clients stays outside.
+ */
+export function perClient() {
+  const id = join(source, 'client/client.ts');
+  return {
+    name: 'per-client',
+    resolveId: (name) => (name === '#client' ? id : undefined),
+    async load(name) {
+      if (name !== id) return undefined;
+      const build = await rolldown({
+        input: id,
+        platform: 'neutral',
+        transform: { target: 'es2022' },
+        external: (name, importer) =>
+          name === '#given' || (importer && !join(importer, '..', name).startsWith(join(source, 'client/'))),
+      });
+      const { output } = await build.generate({ format: 'esm', sourcemap: true, minify: false });
+      await build.close();
+      const [{ code, map }] = output;
+      const outside = [];
+      let given;
+      // Line by line, so that the map holds.
+      const inside = code.split('\n').map((line) => {
+        const [, names, from] = /^import (.*) from "(.*)";$/.exec(line) ?? [];
+        if (from === undefined) return line.replace(/^export \{ client \};$/, 'return client;');
+        if (from === '#given') given = names;
+        else outside.push(line);
+        return '';
+      });
+      if (!given || !inside.includes('return client;'))
+        throw new Error(`the client's code has another shape:\n${code}`);
+      const [first] = inside;
+      inside[0] = `${outside.join(' ')} export function makeClient(options, source) { ${first}`;
+      if (/ as /.test(given)) throw new Error(`rename what is like #given: ${given}`);
+      return { code: `${inside.join('\n')}\n}`, map, moduleType: 'js' };
+    },
+  };
+}
+
+export async function bundle(wasm) {
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
   const packed = pack(wasm);
   const build = await rolldown({
@@ -95,22 +134,35 @@ async function bundle(wasm) {
     platform: 'neutral',
     transform: { target: 'es2022', define: { VERSION: JSON.stringify(version) } },
     plugins: [
+      perClient(),
       {
         name: 'inorder',
-        resolveId: (id) => (id === '#glue' ? join(work, 'inorder.js') : id === '#wasm' ? '\0wasm' : undefined),
+        resolveId: (id) => (id === '#wasm' ? '\0wasm' : undefined),
         load: (id) => (id === '\0wasm' ? `export default ${JSON.stringify(packed)}` : undefined),
       },
     ],
   });
-  await build.write({
-    dir: out,
+  const { output } = await build.generate({
     format: 'esm',
     entryFileNames: '[name].js',
     chunkFileNames: '[name].js',
     sourcemap: true,
-    minify: true,
   });
   await build.close();
+  // The same short names in all chunks.
+  const nameCache = {};
+  for (const { type, fileName, code, map } of output) {
+    if (type !== 'chunk') continue;
+    const small = await minify(code, {
+      ...{ module: true, ecma: 2020, nameCache },
+      compress: { passes: 3, pure_getters: true, unsafe_arrows: true, keep_fargs: false },
+      mangle: { properties: { regex: INTERNAL } },
+      format: { wrap_func_args: false },
+      sourceMap: { content: map, url: `${fileName}.map` },
+    });
+    await writeFile(join(out, fileName), small.code);
+    await writeFile(join(out, `${fileName}.map`), small.map);
+  }
 }
 
 /** Sizes of texts or bytes as they go over the network together. */
@@ -144,14 +196,12 @@ export async function buildPackage(options = {}) {
     await copyFile(join(source, 'public', file), join(out, file));
 
   const read = async (files) => Promise.all([...files].map((file) => readFile(join(out, file))));
-  const glue = await readFile(join(work, 'inorder.js'));
   return {
     entry: weigh(...(await read(await reach('index.js')))),
     'first load': weigh(...(await read(['index.js']))),
     slim: weigh(...(await read(await reach('slim.js')))),
     react: weigh(...(await read(await reach('react.js')))),
     wasm: weigh(wasm),
-    'glue (not minified)': weigh(glue),
   };
 }
 

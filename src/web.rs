@@ -128,7 +128,7 @@ pub extern "C" fn poll(now: f64) -> u32 {
     outputs::write(driver(), Instant(now as u64), numbers())
 }
 
-/// Puts what is known of an entity into the registers: sync, held events, whether placed, epoch, seq, status.
+/// Puts what is known of an entity into the registers: sync, held events, epoch (−1: no position), seq, status.
 ///
 /// It works after a trap too, to find out where the entities stood (R38): what is half written is numbers.
 #[unsafe(no_mangle)]

@@ -1,38 +1,69 @@
 import type { ErrorCode } from './public/api.js';
 
+/**
+ * What is wrong and what to do about it, in few words; docs/errors.md says more. `%` is what it is about.
+ *
+ * Those that begin with `!` are for good: the client does not go on by itself.
+ */
+const TEXTS: Readonly<Record<ErrorCode, string>> = {
+  invalid_option: '!Option `%.',
+  unknown_model: "!No model for '%': add one for the part before the first '/'.",
+  params: '!`params` of % must be plain JSON data.',
+  params_conflict: '!% is followed with other `params`: use the same, or end that first.',
+  closed: '!The client is closed: make a new one.',
+  listener: '!A listener threw, see `cause`, or is no function: mend it.',
+  reduce: '`reduce` or `terminal` threw on %, see `cause`: mend it; a snapshot is asked for.',
+  bad_frame: 'An unusable frame, or a number beyond `maxAhead`, was skipped: mend the server.',
+  after_final: 'A change came after the final one of %: see `reopen` if that is meant.',
+  diverged: 'Two events of % have one number: mend the server; a snapshot decides.',
+  epoch_flapping: 'An old epoch of % came back: do two histories share one address?',
+  auth_failed: 'The token was refused twice: check `getToken`.',
+  token: '`getToken` failed, see `cause`: it is asked again.',
+  forbidden: '!% is forbidden: check the token, then subscribe anew.',
+  not_found: '!% is not known: check the name, then subscribe anew.',
+  server: 'The server failed on %, see `cause`: it is asked again.',
+  failed: 'Five snapshots of % failed: it is asked again every 30 s.',
+  stopped: '!The server said stop: `connect()` starts again.',
+  url: '`url` failed, see `cause`: it is asked again.',
+  socket: 'No socket, see `cause`: https pages need wss:, Node before 22 the option `WebSocket`.',
+  protocol: "The server chose '%' instead of inorder.v1.json: check `url`.",
+  source: '`replayFrom` or `snapshotFrom` failed for %, see `cause`: it is asked again.',
+  load: 'The wasm failed to load, see `cause`: serve the package whole; a policy needs `wasm-unsafe-eval`.',
+  fault: 'The wasm trapped and starts anew: please report this with its `cause`.',
+};
+
 /** What is thrown for wrong options and reported for everything else. */
 export class InorderError extends Error {
-  override readonly name = 'InorderError';
   declare readonly entity?: string;
 
+  /** `about` is an entity, unless the code is about something else. */
   constructor(
     readonly code: ErrorCode,
-    message: string,
-    readonly retryable = false,
-    entity?: string,
+    about?: string,
     cause?: unknown,
+    readonly retryable = TEXTS[code][0] !== '!',
   ) {
-    super(message, cause === undefined ? undefined : { cause });
-    if (entity !== undefined) this.entity = entity;
+    super(TEXTS[code].replace('!', '').replace('%', about ?? 'this client'), cause === undefined ? {} : { cause });
+    this.name = 'InorderError';
+    if (about !== undefined && !/^(inv|prot)/.test(code)) this.entity = about;
   }
 }
 
-/** What is asked of a client that was closed. */
-export const closedError = (entity?: string): InorderError =>
-  new InorderError('closed', 'The client is closed: make a new one.', false, entity);
-
-/** What the core reports, by its number: code, message with the entity for %, whether the entity's snapshot shows it. */
-export const FAULTS: readonly (readonly [ErrorCode, string, boolean?])[] = [
-  ['bad_frame', 'An unusable frame was skipped: mend the server.'],
-  ['bad_frame', 'A number absurdly far ahead of %: mend the server, or see `maxAhead`.'],
-  ['after_final', 'A change came after the final one of %: see `reopen` if that is meant.'],
-  ['diverged', 'Two events of % have one number: mend the server; a snapshot decides.'],
-  ['epoch_flapping', 'An old epoch of % came back: do two histories share one address?'],
-  ['auth_failed', 'The token was refused twice: check `getToken`.'],
-  ['token', '`getToken` failed, see `cause`: it is asked again.'],
-  ['forbidden', '% is forbidden: check the token, then subscribe anew.', true],
-  ['not_found', '% is not known: check the name, then subscribe anew.', true],
-  ['server', 'The server failed on %, see `cause`: it is asked again.', true],
-  ['failed', 'Five snapshots of % failed: it is tried again every 30 s.', true],
-  ['stopped', 'The server said stop: `connect()` starts again.'],
+/** What the core reports, by its number. */
+export const FAULTS: readonly ErrorCode[] = [
+  'bad_frame',
+  'bad_frame',
+  'after_final',
+  'diverged',
+  'epoch_flapping',
+  'auth_failed',
+  'token',
+  'forbidden',
+  'not_found',
+  'server',
+  'failed',
+  'stopped',
 ];
+
+/** Codes that the snapshot of their entity shows. */
+export const IS_SHOWN = /^(forb|not|serv|fail|red)/;

@@ -1,4 +1,4 @@
-import { makeClient } from './client.js';
+import { makeClient } from '#client';
 import { model } from './model.js';
 import type { ClientOptions, Client } from './public/api.js';
 

@@ -11,21 +11,15 @@ export let loaded: WebAssembly.Module | undefined;
  *
  * @throws InorderError `load`
  */
-export function load(find: () => WasmSource): Promise<WebAssembly.Module> {
-  loading ??= compile(find).then(
+export const load = (source: WasmSource): Promise<WebAssembly.Module> =>
+  (loading ??= compile(source).then(
     (module) => (loaded = module),
     (cause) => {
       loading = undefined;
-      // Each browser has its own words and class for it.
-      const isForbidden = /eval|csp|security/i.test(cause);
-      const message = isForbidden
-        ? "The page's policy forbids wasm: add 'wasm-unsafe-eval' to script-src."
-        : 'The wasm could not be loaded, see `cause`: serve the package whole.';
-      throw new InorderError('load', message, !isForbidden, undefined, cause);
+      // A policy will not change. Each browser has its own words and class for it.
+      throw new InorderError('load', undefined, cause, !/eval|csp|security/i.test(cause));
     },
-  );
-  return loading;
-}
+  ));
 
 async function compile(source: WasmSource): Promise<WebAssembly.Module> {
   let wasm: any = await source;

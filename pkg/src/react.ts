@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
-import type { View } from './entity.js';
+import type { View } from './client/views.js';
 import type { Client, ClientStatus, Entity, EntitySnapshot, Store, Topic } from './public/api.js';
 
 type Select<T, U> = (value: T) => U;
@@ -35,7 +35,7 @@ function useSelection<T, U>(store: Store<T>, select: Select<T, U> = whole, isEqu
  * calls it while it renders would subscribe anew each time, for ever if it is refused.
  */
 function useFirst<V>(view: V): V {
-  const { client, name, paramsText } = view as View<unknown>;
+  const { client, name, paramsText } = view as View;
   return useMemo(() => view, [client, name, paramsText]);
 }
 

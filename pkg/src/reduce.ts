@@ -3,6 +3,10 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** Whether `value` is a list of strings. */
+export const isNames = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((name) => typeof name === 'string');
+
 /**
  * Applies a JSON merge patch (RFC 7396) and returns the result; neither argument is changed.
  *

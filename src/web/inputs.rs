@@ -1,4 +1,7 @@
 //! Inputs: what the registers hold when `handle` is called. `pkg/src/boundary.ts` has the same table.
+//!
+//! What is about an entity has one layout: entity, request, epoch, seq (or head, or from), status (or to), slot, prev,
+//! id (two halves), whether it has data, bytes. Changes come out the same way.
 
 use super::{REGISTERS, Registers};
 use crate::client::{
@@ -19,6 +22,7 @@ pub(super) fn handle(client: &mut Client<u32>, input: u32, now: Instant, r: &mut
     // An answer to a request that does not exist is nobody's: no request has this number.
     let asked = request.unwrap_or(u32::MAX);
     let epoch = Epoch(index(2));
+    let status = Status(index(4));
     match input {
         1 => client.connect(now),
         2 => client.close(now),
@@ -43,31 +47,31 @@ pub(super) fn handle(client: &mut Client<u32>, input: u32, now: Instant, r: &mut
             let can = Can { replay: r[1] != 0.0, snapshot: r[2] != 0.0, heads: r[3] != 0.0 };
             client.handle_welcome(now, maybe(r[0]), can);
         }
-        12 => client.handle_event(now, entity, event(r), index(9)),
-        13 => client.handle_vacant(now, entity, Epoch(index(1)), seq(2), seq(3)),
+        12 => client.handle_event(now, entity, event(r), index(5)),
+        13 => client.handle_vacant(now, entity, epoch, seq(3), seq(4)),
         14 => {
-            let snapshot = Snapshot { request, epoch, seq: seq(3), status: Status(index(4)) };
+            let snapshot = Snapshot { request, epoch, seq: seq(3), status };
             client.handle_snapshot(now, entity, snapshot, index(5));
         }
         15 => return client.handle_part(now, entity, request).into(),
         16 => client.handle_subscribed(now, entity, asked, epoch, seq(3)),
         17 => return client.begin_replay(now, entity, asked).into(),
-        18 => client.end_replay(now, entity, asked, r[2] != 0.0),
+        18 => client.end_replay(now, entity, asked, r[3] != 0.0),
         19 => client.handle_gone(now, entity, asked),
         20 => client.handle_ahead(now, entity, asked, epoch, seq(3)),
-        21 => client.handle_final(now, entity, asked, epoch, Status(index(3)), Some(index(4))),
-        22 => client.handle_head(now, entity, Epoch(index(1)), seq(2), maybe(r[3]).map(|request| request as u32)),
-        23 => client.end_heads(now, index(0)),
+        21 => client.handle_final(now, entity, asked, epoch, status, Some(index(5))),
+        22 => client.handle_head(now, entity, epoch, seq(3), request),
+        23 => client.end_heads(now, asked),
         24 => client.handle_cursor(now, entity),
         25 => client.handle_discontinuity(now, maybe(r[0]).map(|_| entity)),
         26 => {
-            let code = match index(0) {
+            let code = match index(2) {
                 0 => ErrorCode::Forbidden,
                 1 => ErrorCode::NotFound,
                 2 => ErrorCode::TokenExpiring,
                 _ => ErrorCode::Other,
             };
-            client.handle_error(now, code, request, maybe(r[2]).map(|_| EntityId(index(2))), maybe(r[3]));
+            client.handle_error(now, code, request, maybe(r[0]).map(|_| entity), maybe(r[3]));
         }
         27 => client.handle_goodbye(now, maybe(r[0])),
         28 => client.handle_pong(now, index(0)),
@@ -83,10 +87,10 @@ pub(super) fn handle(client: &mut Client<u32>, input: u32, now: Instant, r: &mut
         38 => client.handle_pageshow(now),
         39 => client.handle_timeout(now),
         40 => client.lock(now, entity),
-        41 => client.rollback(now, entity, maybe(r[9]).map(|slot| (event(r), slot as u32))),
+        41 => client.rollback(now, entity, maybe(r[5]).map(|slot| (event(r), slot as u32))),
         42 => {
-            let position = maybe(r[1]).map(|epoch| Position { epoch: Epoch(epoch as u32), seq: seq(2) });
-            client.restore(now, entity, position, Status(index(3)), r[4] != 0.0);
+            let position = maybe(r[2]).map(|_| Position { epoch, seq: seq(3) });
+            client.restore(now, entity, position, status, r[5] != 0.0);
         }
         43 => {
             let epochs = client.epochs_in_use();
@@ -101,15 +105,14 @@ pub(super) fn handle(client: &mut Client<u32>, input: u32, now: Instant, r: &mut
     0
 }
 
-/// An event in registers: entity, epoch, prev, seq, id (two halves), status, whether it has data, bytes, slot.
 fn event(r: &Registers) -> Event {
     Event {
-        epoch: Epoch(r[1] as u32),
-        prev: maybe(r[2]),
+        epoch: Epoch(r[2] as u32),
+        prev: maybe(r[6]),
         seq: maybe(r[3]),
-        id: EventId(u64::from(r[4] as u32) << 32 | u64::from(r[5] as u32)),
-        status: Status(r[6] as u32),
-        has_data: r[7] != 0.0,
-        bytes: r[8] as u32,
+        id: EventId(u64::from(r[7] as u32) << 32 | u64::from(r[8] as u32)),
+        status: Status(r[4] as u32),
+        has_data: r[9] != 0.0,
+        bytes: r[10] as u32,
     }
 }

@@ -12,17 +12,17 @@ pub(super) fn write(driver: &mut Driver, now: Instant, r: &mut Registers) -> u32
             let (from, to) = change.skipped.map_or((NONE, NONE), |(from, to)| (from as f64, to as f64));
             r[1] = f64::from(change.kind as u8);
             r[2] = f64::from(change.epoch.0);
-            r[3] = change.prev as f64;
-            r[4] = change.seq as f64;
-            r[5] = f64::from(change.status.0);
-            r[6] = f64::from(u8::from(change.reset));
-            r[7] = from;
-            r[8] = to;
-            r[9] = f64::from(u8::from(change.locks));
-            r[10] = change.payload.map_or(NONE, f64::from);
-            r[11] = (change.id.0 >> 32) as f64;
-            r[12] = (change.id.0 as u32) as f64;
-            r[13] = f64::from(change.bytes);
+            r[3] = change.seq as f64;
+            r[4] = f64::from(change.status.0);
+            r[5] = change.payload.map_or(NONE, f64::from);
+            r[6] = change.prev as f64;
+            r[7] = (change.id.0 >> 32) as f64;
+            r[8] = (change.id.0 as u32) as f64;
+            r[10] = f64::from(change.bytes);
+            r[11] = f64::from(u8::from(change.reset));
+            r[12] = from;
+            r[13] = to;
+            r[14] = f64::from(u8::from(change.locks));
             r[0] = f64::from(change.entity.0);
             return 1;
         }
@@ -110,10 +110,9 @@ pub(super) fn read(client: &Client<u32>, entity: EntityId, r: &mut Registers) {
     let position = client.position(entity);
     r[0] = f64::from(client.sync(entity) as u8);
     r[1] = client.held(entity) as f64;
-    r[2] = f64::from(u8::from(position.is_some()));
-    r[3] = position.map_or(NONE, |position| f64::from(position.epoch.0));
-    r[4] = position.map_or(NONE, |position| position.seq as f64);
-    r[5] = f64::from(client.status(entity).0);
+    r[2] = position.map_or(NONE, |position| f64::from(position.epoch.0));
+    r[3] = position.map_or(NONE, |position| position.seq as f64);
+    r[4] = f64::from(client.status(entity).0);
 }
 
 /// The counters, in the order of their struct.

@@ -1,7 +1,7 @@
 // Sockets, tokens, addresses, page events, subscriptions: what happens around the core.
 import { describe, expect, test, vi } from 'vitest';
 import { createClient, model } from '../../pkg/dist/index.js';
-import { type Data, useClock, World } from './server.js';
+import { type Data, useClock, Wasm, World } from './server.js';
 
 useClock();
 
@@ -153,6 +153,38 @@ describe('dialing', () => {
     expect(world.client.status.getSnapshot().connection).toBe('offline');
   });
 
+  test('mixed content is said to need wss:', async () => {
+    class Refused {
+      constructor() {
+        throw new DOMException('An insecure WebSocket connection may not be initiated', 'SecurityError');
+      }
+    }
+    const world = new World({ WebSocket: Refused as never });
+    world.client.connect();
+    await world.settle();
+    expect(world.errors[0]!.message).toContain('https pages need wss:');
+    expect(world.errors[0]!.cause).toMatchObject({ name: 'SecurityError' });
+  });
+
+  test.each([[''], ['graphql-ws']])('a server that chose the subprotocol %j is reported', async (protocol) => {
+    const world = new World();
+    world.client.connect();
+    await world.settle();
+    Object.assign(world.socket, { protocol });
+    world.socket.open();
+    expect(world.errors).toMatchObject([{ code: 'protocol', message: expect.stringContaining(`'${protocol}'`) }]);
+    expect(world.errors[0]).not.toHaveProperty('entity');
+  });
+
+  test('a server that chose ours is not', async () => {
+    const world = new World();
+    world.client.connect();
+    await world.settle();
+    Object.assign(world.socket, { protocol: 'inorder.v1.json' });
+    world.socket.open();
+    expect(world.codes).toEqual([]);
+  });
+
   test('r25_events_of_an_older_socket_do_nothing', async () => {
     const world = new World();
     const old = await world.live(5);
@@ -240,7 +272,7 @@ describe('subscriptions', () => {
     stops[1]!();
     await world.pass(10);
     expect(world.socket.of('unsubscribe')).toEqual([{ type: 'unsubscribe', entities: ['job/1'] }]);
-    expect((world.client as any).handles.size).toBe(0);
+    expect(Wasm.all.at(-1)!.known).toBe(0);
   });
 
   test('r31_leaving_and_joining_within_a_task_is_none', async () => {
@@ -300,14 +332,13 @@ describe('subscriptions', () => {
   test('a million times subscribe and unsubscribe leave nothing', async () => {
     const world = new World({ linger: 0 });
     await world.live(1);
-    const internals = world.client as any;
+    const wasm = Wasm.all.at(-1)!;
     for (let round = 0; round < 10; round++) {
       for (let i = 0; i < 1_000; i++) world.client.entity(`job/${round}-${i}`).subscribe(() => {})();
       await world.pass(1);
     }
-    expect(internals.handles.size).toBe(1);
-    expect(internals.names.length).toBeLessThanOrEqual(1_001);
-    expect(internals.slab.length).toBeLessThanOrEqual(2);
+    expect(wasm.known).toBe(1);
+    expect(wasm.lastEntity).toBeLessThanOrEqual(1_001);
   });
 });
 
@@ -356,9 +387,32 @@ describe('misuse never throws', () => {
     const listener = vi.fn();
     pet.subscribe(listener);
     expect(listener.mock.calls[0]![0].error.message).toBe(
-      "'pet/1' has no model: the part before the first '/' must be one of job.",
+      "No model for 'pet/1': add one for the part before the first '/'.",
     );
     expect(world.codes).toEqual(['unknown_model']);
+  });
+
+  test.each([
+    [
+      'refer to themselves',
+      () => {
+        const circle: Data = {};
+        circle['self'] = circle;
+        return circle;
+      },
+    ],
+    ['contain a BigInt', () => ({ n: 1n })],
+  ])('params that %s', async (_, make) => {
+    const world = new World();
+    const job = world.client.entity('job/1', { params: make() });
+    const listener = vi.fn();
+    job.subscribe(listener)();
+    expect(listener.mock.calls[0]![0]).toMatchObject({ sync: 'failed', error: { code: 'params', entity: 'job/1' } });
+    expect(world.errors).toMatchObject([{ code: 'params', retryable: false, cause: expect.any(TypeError) }]);
+    await expect(job.finished()).rejects.toMatchObject({ code: 'params' });
+    // Others are not concerned.
+    world.client.entity('job/1').subscribe(() => {});
+    expect(world.client.entity('job/1').getSnapshot().sync).toBe('joining');
   });
 
   test('after close', async () => {
@@ -399,26 +453,27 @@ describe('misuse never throws', () => {
 });
 
 describe('R38: traps', () => {
-  const trap = (client: any) => client.enter(() => client.core.read(client.id, 1_000_000_000));
-
   test('r38_everything_resumes_from_its_position', async () => {
     const world = new World();
-    const other = new World();
     const socket = await world.live(5);
+    const wasm = Wasm.all.at(-1)!;
+    const other = new World();
     await other.live(7);
     const job = world.client.entity('job/1');
     const syncs: string[] = [];
     job.subscribe(({ sync }) => syncs.push(sync));
-    trap(world.client);
+    wasm.trap(world.client);
     expect(world.codes).toEqual(['fault']);
-    expect(other.codes).toEqual(['fault']);
+    expect(world.errors[0]!.cause).toBeInstanceOf(WebAssembly.RuntimeError);
     expect(socket.closed).toBe(4000);
     expect(socket.onmessage ?? null).toBeNull();
     expect(job.getSnapshot()).toMatchObject({ sync: 'stale', seq: 5, state: { v: 5 } });
+    // Each client has an instance of its own.
+    expect(other.codes).toEqual([]);
+    expect(other.client.entity('job/1').getSnapshot()).toMatchObject({ sync: 'live', seq: 7 });
     await world.pass(600);
-    for (const { socket } of [world, other]) socket.open();
-    const resumed = [world, other].map(({ socket }) => socket.of('subscribe')[0]!['entities']);
-    expect(resumed).toEqual([[{ entity: 'job/1', epoch: 'E', after: 5 }], [{ entity: 'job/1', epoch: 'E', after: 7 }]]);
+    world.socket.open();
+    expect(world.socket.of('subscribe')[0]!['entities']).toEqual([{ entity: 'job/1', epoch: 'E', after: 5 }]);
     const request = world.socket.request('subscribe');
     world.socket.say({ type: 'subscribed', request, entity: 'job/1', epoch: 'E', head: 5 });
     world.socket.event(6, { v: 6 });
@@ -437,7 +492,7 @@ describe('R38: traps', () => {
     world.socket.snapshot('job/1', 1, { v: 1 });
     world.socket.snapshot('job/2', 2, { v: 2 });
     world.socket.snapshot('job/9', 9, { v: 9 }, { status: 'completed' });
-    trap(world.client);
+    Wasm.all.at(-1)!.trap(world.client);
     await world.pass(600);
     world.socket.open();
     expect(world.socket.of('subscribe')[0]!['entities']).toEqual([
@@ -460,7 +515,7 @@ describe('R38: traps', () => {
     await world.live(5);
     const waits: number[] = [];
     for (let i = 0; i < 4; i++) {
-      trap(world.client);
+      Wasm.all.at(-1)!.trap(world.client);
       waits.push(world.client.status.getSnapshot().retryAt! - Date.now());
       await world.pass(40_000);
     }
@@ -468,13 +523,26 @@ describe('R38: traps', () => {
     expect(waits[0]!).toBeLessThanOrEqual(501);
   });
 
-  test('r38_closed_clients_are_left_alone', async () => {
+  test('r38_in_a_callback_the_rest_waits_for_the_new_instance', async () => {
     const world = new World();
-    const closed = new World();
-    await world.live(5);
-    await closed.live(5);
-    closed.client.close();
-    trap(world.client);
-    expect(closed.codes).toEqual([]);
+    const socket = await world.live(5);
+    const wasm = Wasm.all.at(-1)!;
+    const seen: unknown[] = [];
+    world.client.entity('job/1').subscribe(({ seq, sync }) => {
+      if (seq === 6 && sync === 'live') wasm.trap(world.client);
+      seen.push([seq, sync]);
+    });
+    socket.say(
+      { type: 'event', entity: 'job/1', epoch: 'E', seq: 6, data: { v: 6 } },
+      { type: 'event', entity: 'job/1', epoch: 'E', seq: 7, data: { v: 7 } },
+    );
+    expect(seen).toEqual([
+      [5, 'live'],
+      [6, 'stale'],
+      [6, 'live'],
+    ]);
+    await world.pass(600);
+    world.socket.open();
+    expect(world.socket.of('subscribe')[0]!['entities']).toEqual([{ entity: 'job/1', epoch: 'E', after: 6 }]);
   });
 });

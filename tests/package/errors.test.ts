@@ -23,7 +23,8 @@ function listed(): Map<string, string> {
 /** The codes of the type, and those that the package's code makes errors with. */
 function known(): { declared: string[]; raised: string[] } {
   const folder = `${root}pkg/src/`;
-  const sources = readdirSync(folder).filter((name) => name.endsWith('.ts') && !name.endsWith('.d.ts'));
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+  const sources = files.filter((name) => name.endsWith('.ts') && !name.endsWith('.d.ts'));
   const { config } = ts.readConfigFile(`${root}tsconfig.base.json`, ts.sys.readFile);
   const { options } = ts.convertCompilerOptionsFromJson(config.compilerOptions, root);
   const program = ts.createProgram([API, ...sources.map((name) => folder + name)], options);
@@ -35,9 +36,10 @@ function known(): { declared: string[]; raised: string[] } {
   const declared = union.types.map((type) => (type as ts.StringLiteralType).value);
 
   const raised = new Set<string>();
+  const isExpected = (type: ts.Type | undefined) => type?.isUnion() && union.types.every((t) => type.types.includes(t));
   const visit = (node: ts.Node): void => {
-    // Where a code is expected, a literal is one; a comparison expects nothing.
-    if (ts.isStringLiteral(node) && checker.getContextualType(node) === union) raised.add(node.text);
+    // Where a code is expected, perhaps among other things, a literal is one; a comparison expects nothing.
+    if (ts.isStringLiteral(node) && isExpected(checker.getContextualType(node))) raised.add(node.text);
     ts.forEachChild(node, visit);
   };
   for (const name of sources) visit(program.getSourceFile(folder + name)!);

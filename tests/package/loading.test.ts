@@ -1,7 +1,7 @@
 // How the wasm comes to the page. Each file of tests has modules of its own, so here nothing is loaded yet.
 import { readFile } from 'node:fs/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { ClientOptions } from '../../pkg/dist/index.js';
+import type { ClientOptions, InorderError } from '../../pkg/dist/index.js';
 import { Socket } from './server.js';
 
 const wasm = new URL('../../pkg/dist/inorder.wasm', import.meta.url);
@@ -108,9 +108,32 @@ describe('inorder', () => {
     await expect(createClient(options).preload()).rejects.toMatchObject({
       code: 'load',
       retryable: false,
-      message: expect.stringContaining("'wasm-unsafe-eval'"),
+      message: expect.stringContaining('wasm-unsafe-eval'),
     });
   });
+});
+
+test.each([
+  ["WebAssembly.compile(): violates the following Content Security Policy directive because 'unsafe-eval'", true],
+  ['call to WebAssembly.compile() blocked by CSP', true],
+  ["Refused to create a WebAssembly object because 'unsafe-eval' or 'wasm-unsafe-eval' is not allowed", true],
+  ['expected magic word 00 61 73 6d, found 3c 21 64 6f @+0', false],
+])('a policy is told by its words in any browser: %s', async (words, isForbidden) => {
+  const { createClient } = await load();
+  vi.spyOn(WebAssembly, 'compile').mockRejectedValueOnce(new WebAssembly.CompileError(words));
+  const errors: InorderError[] = [];
+  const client = createClient(options);
+  client.on('error', (error) => errors.push(error));
+  client.connect();
+  await vi.waitUntil(() => errors.length > 0);
+  expect(errors).toMatchObject([{ code: 'load', retryable: !isForbidden }]);
+  expect(client.status.getSnapshot().connection).toBe(isForbidden ? 'stopped' : 'offline');
+  if (isForbidden) {
+    // The application may try again, perhaps after it changed the policy of a frame.
+    client.connect();
+    await vi.waitUntil(() => client.status.getSnapshot().connection === 'connecting');
+  }
+  client.close();
 });
 
 describe('inorder/slim', () => {

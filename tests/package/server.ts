@@ -2,6 +2,76 @@
 import { afterEach, beforeAll, vi } from 'vitest';
 import { createClient, model } from '../../pkg/dist/index.js';
 import type { Client, ClientOptions, InorderError, Model } from '../../pkg/dist/index.js';
+import { OUT_FORGOTTEN, SNAPSHOT } from '../../pkg/src/boundary.js';
+
+/** The wasm of one client, with what happened at the boundary. */
+export class Wasm {
+  /** The newest comes last. */
+  static readonly all: Wasm[] = [];
+
+  readonly exports: Record<string, any>;
+  /** Entities that the core was told of, less those that it forgot. */
+  known = 0;
+  /** The largest numbers that were given to entities and epochs. */
+  lastEntity = -1;
+  lastEpoch = -1;
+  /** How often it was asked what is known of an entity. */
+  reads = 0;
+
+  constructor(exports: any) {
+    const register = (at: number) => new Float64Array(exports.memory.buffer, exports.registers(), 64)[at]!;
+    this.exports = {
+      ...exports,
+      add_entity: (model: number) => {
+        const entity = exports.add_entity(model);
+        this.known++;
+        this.lastEntity = Math.max(this.lastEntity, entity);
+        return entity;
+      },
+      handle: (input: number, now: number) => {
+        if (input === SNAPSHOT) this.lastEpoch = Math.max(this.lastEpoch, register(2));
+        return exports.handle(input, now);
+      },
+      poll: (now: number) => {
+        const output = exports.poll(now);
+        if (output === OUT_FORGOTTEN) this.known--;
+        return output;
+      },
+      read: (entity: number) => {
+        this.reads++;
+        return exports.read(this.isTrap ? 1_000_000_000 : entity);
+      },
+    };
+    Wasm.all.push(this);
+  }
+
+  private isTrap = false;
+
+  /** Makes it trap, as a bug would: within a call of the application. */
+  trap(client: Pick<Client<any>, 'held'>, entity = 'job/1'): void {
+    this.isTrap = true;
+    // Once: what is read to save the entities must not trap again.
+    const { read } = this.exports;
+    this.exports['read'] = (entity: number) => {
+      this.exports['read'] = read;
+      try {
+        return read(entity);
+      } finally {
+        this.isTrap = false;
+      }
+    };
+    client.held(entity);
+  }
+}
+
+const { Instance } = WebAssembly;
+WebAssembly.Instance = class {
+  readonly exports: any;
+
+  constructor(module: WebAssembly.Module, imports?: WebAssembly.Imports) {
+    this.exports = new Wasm(new Instance(module, imports).exports).exports;
+  }
+} as never;
 
 /** A frame, with any fields. */
 export type Frame = Record<string, any>;

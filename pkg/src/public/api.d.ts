@@ -119,6 +119,7 @@ export interface ClientStatus {
 export type ErrorCode =
   | 'invalid_option'
   | 'unknown_model'
+  | 'params'
   | 'params_conflict'
   | 'closed'
   | 'bad_frame'
@@ -136,6 +137,7 @@ export type ErrorCode =
   | 'token'
   | 'url'
   | 'socket'
+  | 'protocol'
   | 'source'
   | 'load'
   | 'fault';

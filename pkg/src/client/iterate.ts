@@ -1,9 +1,7 @@
-import type { Store, Sync } from './public/api.js';
+import type { Store, Sync } from '../public/api.js';
 
 /** What ends with the client. */
-interface Host {
-  readonly endings_: Set<() => void>;
-}
+export const endings = new Set<() => void>();
 
 /**
  * An iterator over values that wait, for a reader that waits.
@@ -13,7 +11,6 @@ interface Host {
  * reader itself left.
  */
 export function iterate<T>(
-  host: Host,
   signal: AbortSignal | undefined,
   take: () => T | undefined,
   begin: (wake: () => void, close: () => void) => (() => void) | void,
@@ -34,7 +31,7 @@ export function iterate<T>(
     if (isEnded) return;
     isEnded = true;
     signal?.removeEventListener('abort', close);
-    host.endings_.delete(close);
+    endings.delete(close);
     end?.();
     wake();
   };
@@ -54,7 +51,7 @@ export function iterate<T>(
   if (signal?.aborted) isEnded = true;
   else {
     signal?.addEventListener('abort', close);
-    host.endings_.add(close);
+    endings.add(close);
     end = begin(wake, close);
     if (isEnded) end?.();
   }
@@ -62,10 +59,9 @@ export function iterate<T>(
 }
 
 /** Iterates over the newest values of a store. A slow reader misses those between, never a final one. */
-export function latest<T>(host: Host, store: Store<T>, signal?: AbortSignal): AsyncIterableIterator<T> {
+export function latest<T>(store: Store<T>, signal?: AbortSignal): AsyncIterableIterator<T> {
   let waiting: T[] = [];
   return iterate(
-    host,
     signal,
     () => waiting.shift(),
     (wake) =>
