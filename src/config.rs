@@ -260,20 +260,22 @@ pub struct Model {
 
 impl Default for Model {
     fn default() -> Self {
-        Model {
-            topic: false,
-            continuity: Continuity::PlusOne,
-            on_gap: None,
-            overlap_absolute: false,
-            reopen: Reopen::Never,
-            reset_seq: None,
-            ids: 32,
-            replay_whole: false,
-        }
+        Model::DEFAULT
     }
 }
 
 impl Model {
+    pub(crate) const DEFAULT: Model = Model {
+        topic: false,
+        continuity: Continuity::PlusOne,
+        on_gap: None,
+        overlap_absolute: false,
+        reopen: Reopen::Never,
+        reset_seq: None,
+        ids: 32,
+        replay_whole: false,
+    };
+
     /// What a gap leads to, with the default of the continuity filled in.
     #[must_use]
     pub fn on_gap(&self) -> OnGap {
