@@ -3,6 +3,21 @@
 //! Call a `handle_*` for what happened, then [`Client::poll_output`] until it answers `None`, then arm one
 //! timer for [`Client::poll_timeout`]. Inputs cannot fail: what is wrong becomes an [`Output::Fault`].
 
+/// Runs a block for every entity in use. It may change the table.
+macro_rules! each {
+    ($client:ident, $id:ident, $block:block) => {
+        let mut next = 0;
+        loop {
+            let $id = $client.entities.next(next);
+            if $id == NOBODY {
+                break;
+            }
+            next = $id.0 + 1;
+            $block
+        }
+    };
+}
+
 mod accept;
 mod commands;
 mod events;
@@ -26,6 +41,7 @@ pub use crate::ids::EventId;
 pub use crate::input::{ErrorCode, Event, Snapshot};
 use crate::jitter::Jitter;
 pub use crate::output::{Change, ChangeKind, Command, Fault, Output, Range, Resume, Verdict};
+use crate::output::{Kind, NOBODY, NOTHING, Out, Sent};
 pub use crate::recovery::Request;
 use crate::recovery::{Question, Stage, snapshot_wait};
 use crate::stats::Stats;
@@ -55,14 +71,6 @@ struct Asking {
     entities: Vec<EntityId>,
 }
 
-/// A snapshot as if it were an event.
-fn whole<P>(epoch: Epoch, seq: Seq, status: Status, payload: Option<P>) -> Held<P> {
-    Held { prev: seq, seq, id: EventId::NONE, epoch, status, bytes: 0, payload, visible: true, whole: false }
-}
-
-/// Nobody: no table is as large.
-const NOBODY: EntityId = EntityId(u32::MAX);
-
 /// Consistent state from an inconsistent WebSocket, without the WebSocket.
 ///
 /// The fields stand in the order in which they are needed: nearby ones cost a byte less at each of a thousand places.
@@ -72,7 +80,7 @@ pub struct Client<P> {
     entities: Entities<P>,
     now: Instant,
     waves: Waves,
-    outputs: Vec<Option<Output<P>>>,
+    outputs: Vec<Out<P>>,
     /// How many of them were handed over.
     polled: usize,
     /// Entities to look at: pull what fits, then see what is missing.
@@ -110,10 +118,15 @@ impl<P> Client<P> {
     /// A client that has not dialed yet. `seed` spreads its waits; give every client another.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
+        Client::with(config, seed)
+    }
+
+    /// The same, as a constant.
+    pub(crate) const fn with(config: Config, seed: u64) -> Self {
         Client {
-            entities: Entities::default(),
+            entities: Entities::NONE,
             now: Instant(0),
-            waves: Waves::default(),
+            waves: Waves::NONE,
             outputs: Vec::new(),
             polled: 0,
             draining: Vec::new(),
@@ -122,13 +135,13 @@ impl<P> Client<P> {
             out: 0,
             requests: 0,
             held_bytes: 0,
-            stats: Stats::default(),
-            connection: Connection::default(),
+            stats: Stats::ZERO,
+            connection: Connection::IDLE,
             config,
             jitter: Jitter::new(seed),
             models: Vec::new(),
             listed: Vec::new(),
-            topics: Topics::default(),
+            topics: Topics::NONE,
             reported: (ConnectionState::Idle, Instant::NEVER),
             page: NOBODY,
             undo: Undo {
@@ -136,7 +149,7 @@ impl<P> Client<P> {
                 epoch: Epoch(0),
                 last: 0,
                 status: Status::NONE,
-                flags: Flags::default(),
+                flags: Flags::NONE,
                 seq: 0,
             },
             to_subscribe: Vec::new(),
@@ -145,6 +158,13 @@ impl<P> Client<P> {
             released: Vec::new(),
             reconcile_at: Instant::NEVER,
         }
+    }
+
+    /// The options of a new client, to be filled.
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn configure(&mut self, seed: u64) -> &mut Config {
+        self.jitter = Jitter::new(seed);
+        &mut self.config
     }
 
     /// Declares a model. At most 256 fit; further ones share the last number.
@@ -244,8 +264,7 @@ impl<P> Client<P> {
             self.let_go(id);
         }
         if self.entities[id].has(Flags::REMEMBERED) {
-            self.released.retain(|&other| other != id);
-            self.entities[id].clear(Flags::REMEMBERED);
+            self.recall(id);
             if !self.to_unsubscribe.contains(&id) {
                 self.forget(id);
             }
@@ -293,14 +312,13 @@ impl<P> Client<P> {
             return;
         }
         self.connection.opened(self.now);
-        self.emit(Output::Send(Command::Hello));
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        self.send(Sent::Hello, 0, Vec::new());
+        each!(self, id, {
             if self.entities[id].is_wanted() {
                 self.cover(id);
                 self.touch(id);
             }
-        }
+        });
     }
 
     /// The socket of this generation ended, or could not be opened (code 1006).
@@ -353,12 +371,11 @@ impl<P> Client<P> {
         }
         self.reconcile_at =
             if !can.heads && can.snapshot { self.now + self.config.reconcile } else { Instant::NEVER };
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        each!(self, id, {
             if self.entities[id].recovery.is_some() {
                 self.touch(id);
             }
-        }
+        });
     }
 
     /// An event, live or of a replay's page.
@@ -618,7 +635,8 @@ impl<P> Client<P> {
                 entity.status = status;
             }
             self.end_ask(id);
-            return self.show(id, ChangeKind::Snapshot, whole(epoch, last, status, payload), false, None, true);
+            self.show(id, ChangeKind::Snapshot, epoch, last, status, payload).locks = true;
+            return;
         }
         self.discard_maybe(payload);
     }
@@ -660,13 +678,12 @@ impl<P> Client<P> {
     /// The answer to `heads` is complete: who was not named is asked for by a snapshot.
     pub fn end_heads(&mut self, now: Instant, request: Request) {
         self.tick(now);
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        each!(self, id, {
             if self.wave_is(id, request) && self.waits_for(id, WaveKind::Heads) {
                 self.set_wave(id, 0);
                 self.want_snapshot(id);
             }
-        }
+        });
     }
 
     /// A cursor for the topic came: all that it covers was sent before it on this socket.
@@ -732,12 +749,11 @@ impl<P> Client<P> {
                 self.refused(id, code, retry_after);
             }
         } else if request.is_some() {
-            let mut at = 0;
-            while let Some(id) = self.entities.next(&mut at) {
+            each!(self, id, {
                 if self.asked_for(id, asked) {
                     self.refused(id, code, retry_after);
                 }
-            }
+            });
         } else {
             self.handle_goodbye(now, retry_after);
             self.fault(NOBODY, Fault::Server);
@@ -899,7 +915,7 @@ impl<P> Client<P> {
         }
         if !entity.has(Flags::ENDED) {
             entity.set(Flags::ENDED);
-            self.emit(Output::Final { entity: id });
+            self.emit(Kind::Final, id.0, 0);
         }
         self.refresh(id);
     }
@@ -969,11 +985,16 @@ impl<P> Client<P> {
     /// The next thing to do. Call it until it answers `None` after every other call.
     #[must_use]
     pub fn poll_output(&mut self, now: Instant) -> Option<Output<P>> {
+        self.poll(now)?.into()
+    }
+
+    /// The same, as the numbers that it is made of.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Out<P>> {
         self.tick(now);
         loop {
-            if let Some(output) = self.outputs.get_mut(self.polled) {
+            if let Some(out) = self.outputs.get_mut(self.polled) {
                 self.polled += 1;
-                return output.take();
+                return Some(core::mem::take(out));
             }
             self.outputs.clear();
             self.polled = 0;
@@ -988,10 +1009,11 @@ impl<P> Client<P> {
             }
             self.draining.clear();
             self.drained = 0;
-            let reported = (self.connection.state(), self.connection.retry_at());
-            if reported != self.reported {
-                self.reported = reported;
-                return Some(Output::Connection(reported.0));
+            let (state, retry_at) = (self.connection.state(), self.connection.retry_at());
+            if (state, retry_at) != self.reported {
+                self.reported = (state, retry_at);
+                self.emit(Kind::Connection, 0, state as u32).from = retry_at.0;
+                continue;
             }
             self.flush();
             if self.outputs.is_empty() && self.draining.is_empty() {
@@ -1003,8 +1025,16 @@ impl<P> Client<P> {
 
 /// Small things.
 impl<P> Client<P> {
-    #[inline(never)]
+    /// Notes the time. In a browser the driver does it, once for each entry.
+    #[inline]
     fn tick(&mut self, now: Instant) {
+        if cfg!(not(target_arch = "wasm32")) {
+            self.set_now(now);
+        }
+    }
+
+    /// The time now. It never goes back.
+    pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
@@ -1072,7 +1102,7 @@ impl<P> Client<P> {
         }
         if entity.sync != sync {
             entity.sync = sync;
-            self.emit(Output::Sync { entity: id, sync });
+            self.emit(Kind::Sync, id.0, sync as u32);
         }
     }
 
@@ -1101,18 +1131,25 @@ impl<P> Client<P> {
     }
 
     #[inline(never)]
-    fn emit(&mut self, output: Output<P>) {
-        self.outputs.push(Some(output));
+    fn emit(&mut self, kind: Kind, subject: u32, code: u32) -> &mut Out<P> {
+        let at = self.outputs.len();
+        self.outputs.push(Out { kind, subject, code, ..Out::default() });
+        &mut self.outputs[at]
+    }
+
+    #[inline(never)]
+    fn send(&mut self, kind: Sent, request: Request, numbers: Vec<u64>) {
+        self.emit(Kind::Send, request, kind as u32).numbers = numbers;
     }
 
     #[inline(never)]
     fn fault(&mut self, entity: EntityId, fault: Fault) {
-        self.emit(Output::Fault { entity: (entity != NOBODY).then_some(entity), fault });
+        self.emit(Kind::Fault, entity.0, fault as u32);
     }
 
     #[inline(never)]
     fn discard(&mut self, payload: P) {
-        self.emit(Output::Discard(payload));
+        self.emit(Kind::Discard, 0, 0).payload = Some(payload);
     }
 
     fn discard_maybe(&mut self, payload: Option<P>) {

@@ -32,6 +32,11 @@ pub enum ConnectionState {
     Stopped = 5,
 }
 
+impl ConnectionState {
+    /// All of them, by their numbers.
+    pub(crate) const ALL: [ConnectionState; 6] = [ConnectionState::Idle, ConnectionState::Connecting, ConnectionState::Live, ConnectionState::Offline, ConnectionState::Closed, ConnectionState::Stopped];
+}
+
 /// What the server said it can do. What is absent is not asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Can {
@@ -115,36 +120,33 @@ pub(crate) struct Connection {
     count: u64,
 }
 
-impl Default for Connection {
-    fn default() -> Self {
-        Connection {
-            state: State::Idle,
-            due: Instant::NEVER,
-            generation: 0,
-            dialed: false,
-            refused: false,
-            fresh: false,
-            can: Can::default(),
-            attempts: 0,
-            live_since: Instant(0),
-            not_before: Instant(0),
-            shortens_from: Instant(0),
-            token: 0,
-            token_due: Instant::NEVER,
-            pause: Instant(0),
-            heartbeat: 0,
-            heard: Instant(0),
-            ping_at: Instant::NEVER,
-            ping: 0,
-            pong_due: Instant::NEVER,
-            probe_at: Instant::NEVER,
-            bad_frames: 0,
-            count: u64::MAX,
-        }
-    }
-}
-
 impl Connection {
+    /// Before the first dial.
+    pub(crate) const IDLE: Connection = Connection {
+        state: State::Idle,
+        due: Instant::NEVER,
+        generation: 0,
+        dialed: false,
+        refused: false,
+        fresh: false,
+        can: Can { replay: false, snapshot: false, heads: false },
+        attempts: 0,
+        live_since: Instant(0),
+        not_before: Instant(0),
+        shortens_from: Instant(0),
+        token: 0,
+        token_due: Instant::NEVER,
+        pause: Instant(0),
+        heartbeat: 0,
+        heard: Instant(0),
+        ping_at: Instant::NEVER,
+        ping: 0,
+        pong_due: Instant::NEVER,
+        probe_at: Instant::NEVER,
+        bad_frames: 0,
+        count: u64::MAX,
+    };
+
     pub(crate) fn state(&self) -> ConnectionState {
         match self.state {
             State::Idle => ConnectionState::Idle,

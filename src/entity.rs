@@ -6,6 +6,7 @@
 use crate::config::{Continuity, Model, OnGap};
 use crate::gap::Held;
 use crate::ids::{EventId, Ids};
+use crate::output::NOBODY;
 use crate::recovery::{Recovery, Stage};
 use crate::time::Instant;
 use crate::zoo::{self, Bug};
@@ -78,11 +79,17 @@ pub enum Sync {
     Failed = 5,
 }
 
+impl Sync {
+    /// All of them, by their numbers.
+    pub(crate) const ALL: [Sync; 6] = [Sync::Joining, Sync::Live, Sync::Recovering, Sync::Stale, Sync::Final, Sync::Failed];
+}
+
 /// A set of facts about an entity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Flags(u16);
 
 impl Flags {
+    pub(crate) const NONE: Flags = Flags(0);
     /// The index is in use.
     pub(crate) const USED: Flags = Flags(1);
     /// The application subscribes to it.
@@ -154,22 +161,24 @@ const _: () = assert!(size_of::<Entity<u32>>() == 32);
 
 impl<P> Default for Entity<P> {
     fn default() -> Self {
-        Entity {
-            last: 0,
-            epoch: Epoch(0),
-            status: Status::NONE,
-            recovery: None,
-            ids: None,
-            wave: 0,
-            topics: 0,
-            flags: Flags(0),
-            model: ModelId(0),
-            sync: Sync::Joining,
-        }
+        Entity::UNUSED
     }
 }
 
 impl<P> Entity<P> {
+    pub(crate) const UNUSED: Entity<P> = Entity {
+        last: 0,
+        epoch: Epoch(0),
+        status: Status::NONE,
+        recovery: None,
+        ids: None,
+        wave: 0,
+        topics: 0,
+        flags: Flags::NONE,
+        model: ModelId(0),
+        sync: Sync::Joining,
+    };
+
     pub(crate) fn has(&self, flags: Flags) -> bool {
         self.flags.has(flags)
     }
@@ -229,12 +238,12 @@ impl<P> Entity<P> {
         self.recovery.as_ref()?.held.front(self.own())
     }
 
-    /// The missing numbers, first and last.
+    /// The last of the missing numbers, which begin behind the position; 0 if none is missing.
     #[inline(never)]
-    pub(crate) fn hole(&self) -> Option<(Seq, Seq)> {
-        let head = self.recovery.as_ref()?.asked.head;
+    pub(crate) fn hole(&self) -> Seq {
+        let head = self.recovery.as_ref().map_or(0, |recovery| recovery.asked.head);
         let to = self.front().map_or(head, |front| front.prev);
-        (self.has(Flags::PLACED) && to > self.last).then_some((self.last + 1, to))
+        if self.has(Flags::PLACED) && to > self.last { to } else { 0 }
     }
 
     pub(crate) fn contradicts(&self, seq: Seq, id: EventId) -> bool {
@@ -356,13 +365,9 @@ pub(crate) struct Entities<P> {
 /// Entities per segment: 32 KiB each.
 const SEGMENT: usize = 1_024;
 
-impl<P> Default for Entities<P> {
-    fn default() -> Self {
-        Entities { segments: Vec::new(), free: Vec::new(), nobody: Entity::default() }
-    }
-}
-
 impl<P> Entities<P> {
+    pub(crate) const NONE: Entities<P> = Entities { segments: Vec::new(), free: Vec::new(), nobody: Entity::UNUSED };
+
     pub(crate) fn add(&mut self, model: ModelId) -> EntityId {
         if self.free.is_empty() {
             let first = self.segments.len() * SEGMENT;
@@ -385,17 +390,16 @@ impl<P> Entities<P> {
         self.free.push(id);
     }
 
-    /// The next in use, from an index that moves on. A loop over it may change the table.
+    /// The first in use from an index on, [`NOBODY`] if there is none. A loop over it may change the table.
     #[inline(never)]
-    pub(crate) fn next(&self, from: &mut u32) -> Option<EntityId> {
-        while (*from as usize) < self.segments.len() * SEGMENT {
-            let id = EntityId(*from);
-            *from += 1;
-            if self[id].has(Flags::USED) {
-                return Some(id);
+    pub(crate) fn next(&self, mut from: u32) -> EntityId {
+        while (from as usize) < self.segments.len() * SEGMENT {
+            if self[EntityId(from)].has(Flags::USED) {
+                return EntityId(from);
             }
+            from += 1;
         }
-        None
+        NOBODY
     }
 
     #[inline]
@@ -431,7 +435,7 @@ impl<P> core::ops::IndexMut<EntityId> for Entities<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entities, Entity, EntityId, Flags, ModelId, Numbers, Reach};
+    use super::{Entities, Entity, EntityId, Flags, ModelId, NOBODY, Numbers, Reach};
     use crate::config::{Continuity, Model, OnGap};
 
     #[test]
@@ -486,11 +490,12 @@ mod tests {
 
     #[test]
     fn freed_indexes_are_used_again() {
-        let mut entities = Entities::<()>::default();
+        let mut entities = Entities::<()>::NONE;
                 let ids: Vec<EntityId> = (0..1_500).map(|_| entities.add(ModelId(0))).collect();
-        let (mut seen, mut at) = (Vec::new(), 0);
-        while let Some(id) = entities.next(&mut at) {
+        let (mut seen, mut id) = (Vec::new(), entities.next(0));
+        while id != NOBODY {
             seen.push(id);
+            id = entities.next(id.0 + 1);
         }
         assert_eq!(seen, ids);
         entities.remove(ids[700]);

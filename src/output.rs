@@ -5,6 +5,131 @@ use crate::entity::{EntityId, Epoch, Position, Seq, Status, Sync};
 use crate::ids::EventId;
 use crate::recovery::Request;
 
+/// Nobody, where an entity is asked for: no table is as large.
+pub(crate) const NOBODY: EntityId = EntityId(u32::MAX);
+
+/// "None" among numbers.
+pub(crate) const NOTHING: u64 = u64::MAX;
+
+/// The kinds of [`Out`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Change = 1,
+    Discard,
+    Sync,
+    Gap,
+    Final,
+    Fault,
+    Forgotten,
+    #[default]
+    Connection,
+    Dial,
+    Close,
+    GetToken,
+    CancelToken,
+    Send,
+}
+
+/// The kinds of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Sent {
+    Hello = 0,
+    Auth,
+    Subscribe,
+    Unsubscribe,
+    Replay,
+    Snapshot,
+    Heads,
+    Ping,
+}
+
+/// An [`Output`] as it waits, and as it crosses to JavaScript: numbers, of which each kind uses its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Out<P> {
+    pub kind: Kind,
+    pub reset: bool,
+    pub locks: bool,
+    /// The entity; of others the generation, the id of the token call, the request.
+    pub subject: u32,
+    /// The kind of change, sync, fault, state, close code, attempt, kind of command.
+    pub code: u32,
+    pub epoch: Epoch,
+    pub status: Status,
+    pub bytes: u32,
+    pub prev: Seq,
+    pub seq: Seq,
+    pub id: EventId,
+    /// Numbers that are missing or were passed over, first and last; a time.
+    pub from: u64,
+    pub to: u64,
+    pub payload: Option<P>,
+    /// Of a command. `subscribe`, for each entity: entity, epoch or nothing, seq, whether to add the cursor, how many
+    /// are behind, then for each of those entity, epoch or nothing, seq. `replay`, for each range: entity, epoch, from,
+    /// to or nothing. Others: entities.
+    pub numbers: Vec<u64>,
+}
+
+impl<P> Default for Out<P> {
+    fn default() -> Self {
+        Out {
+            kind: Kind::default(),
+            reset: false,
+            locks: false,
+            subject: 0,
+            code: 0,
+            epoch: Epoch(0),
+            status: Status::NONE,
+            bytes: 0,
+            prev: 0,
+            seq: 0,
+            id: EventId::NONE,
+            from: NOTHING,
+            to: NOTHING,
+            payload: None,
+            numbers: Vec::new(),
+        }
+    }
+}
+
+impl<P> From<Out<P>> for Option<Output<P>> {
+    fn from(out: Out<P>) -> Self {
+        let Out { subject, code, from, to, .. } = out;
+        let entity = EntityId(subject);
+        Some(match out.kind {
+            Kind::Change => Output::Change(Change {
+                entity,
+                kind: if code == 0 { ChangeKind::Event } else { ChangeKind::Snapshot },
+                epoch: out.epoch,
+                prev: out.prev,
+                seq: out.seq,
+                status: out.status,
+                id: out.id,
+                reset: out.reset,
+                skipped: (from != NOTHING).then_some((from, to)),
+                locks: out.locks,
+                bytes: out.bytes,
+                payload: out.payload,
+            }),
+            Kind::Discard => Output::Discard(out.payload?),
+            Kind::Sync => Output::Sync { entity, sync: *Sync::ALL.get(code as usize)? },
+            Kind::Gap => Output::Gap { entity, from, to },
+            Kind::Final => Output::Final { entity },
+            Kind::Fault => {
+                Output::Fault { entity: (entity != NOBODY).then_some(entity), fault: *Fault::ALL.get(code as usize)? }
+            }
+            Kind::Forgotten => Output::Forgotten { entity },
+            Kind::Connection => Output::Connection(*ConnectionState::ALL.get(code as usize)?),
+            Kind::Dial => Output::Dial { generation: subject },
+            Kind::Close => Output::Close { generation: subject, code: code as u16 },
+            Kind::GetToken => Output::GetToken { id: subject, attempt: code },
+            Kind::CancelToken => Output::CancelToken { id: subject },
+            Kind::Send => Output::Send(Command::read(code, subject, &out.numbers)?),
+        })
+    }
+}
+
 /// What the driver has to do. One queue, one total order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output<P> {
@@ -118,6 +243,11 @@ pub enum Fault {
     Stopped = 11,
 }
 
+impl Fault {
+    /// All of them, by their numbers.
+    pub(crate) const ALL: [Fault; 12] = [Fault::BadFrame, Fault::FarAhead, Fault::AfterFinal, Fault::Diverged, Fault::EpochFlapping, Fault::AuthFailed, Fault::TokenFailed, Fault::Forbidden, Fault::NotFound, Fault::Server, Fault::GaveUp, Fault::Stopped];
+}
+
 /// Where to resume an entity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resume {
@@ -166,4 +296,56 @@ pub enum Verdict {
     Advance = 2,
     /// A duplicate or straggler, counted.
     Drop = 3,
+}
+
+impl Command {
+    /// Reads a command's numbers, which [`Out`] describes.
+    fn read(kind: u32, request: Request, numbers: &[u64]) -> Option<Command> {
+        let mut rest = numbers.iter().copied();
+        let mut next = move || rest.next();
+        let named = |number: u64| EntityId(number as u32);
+        let position = |epoch: u64, seq: u64| {
+            (epoch != NOTHING).then_some(Position { epoch: Epoch(epoch as u32), seq })
+        };
+        let entities = || numbers.iter().map(|&number| named(number)).collect();
+        const KINDS: [Sent; 8] = [
+            Sent::Hello,
+            Sent::Auth,
+            Sent::Subscribe,
+            Sent::Unsubscribe,
+            Sent::Replay,
+            Sent::Snapshot,
+            Sent::Heads,
+            Sent::Ping,
+        ];
+        Some(match *KINDS.get(kind as usize)? {
+            Sent::Hello => Command::Hello,
+            Sent::Auth => Command::Auth,
+            Sent::Subscribe => {
+                let mut entities = Vec::new();
+                while let Some(entity) = next() {
+                    let position_of_entity = position(next()?, next()?);
+                    let cursor = next()? != 0;
+                    let mut behind = Vec::new();
+                    for _ in 0..next()? {
+                        behind.push((named(next()?), position(next()?, next()?)));
+                    }
+                    entities.push(Resume { entity: named(entity), position: position_of_entity, behind, cursor });
+                }
+                Command::Subscribe { request, entities }
+            }
+            Sent::Unsubscribe => Command::Unsubscribe { entities: entities() },
+            Sent::Replay => {
+                let mut ranges = Vec::new();
+                while let Some(entity) = next() {
+                    let (epoch, from, to) = (Epoch(next()? as u32), next()?, next()?);
+                    ranges.push(Range { entity: named(entity), epoch, from, to: (to != NOTHING).then_some(to) });
+                }
+                Command::Replay { request, ranges }
+            }
+            Sent::Snapshot => Command::Snapshot { request, entities: entities() },
+            Sent::Heads => Command::Heads { request, entities: entities() },
+            Sent::Ping => Command::Ping { id: request },
+        })
+    }
 }

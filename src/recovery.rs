@@ -217,19 +217,30 @@ impl<P> Recovery<P> {
     }
 
     pub(crate) fn suspects(&self) -> bool {
-        self.others.iter().any(|other| other.suspected)
+        self.count(true, false).0 > 0
     }
 
     /// Nothing is known of the epoch any more.
     #[inline(never)]
     pub(crate) fn forget(&mut self, epoch: Epoch) {
-        self.drop_first(|other| other.epoch == epoch);
-    }
-
-    fn drop_first(&mut self, chosen: impl Fn(&Other) -> bool) {
-        if let Some(at) = self.others.iter().position(chosen) {
+        if let Some(at) = self.others.iter().position(|other| other.epoch == epoch) {
             self.others.remove(at);
         }
+    }
+
+    /// How many are suspected, or retired, and the oldest of them.
+    #[inline(never)]
+    fn count(&self, suspected: bool, retired: bool) -> (usize, Epoch) {
+        let (mut count, mut oldest) = (0, Epoch::NONE);
+        for other in &self.others {
+            if other.suspected == suspected && (other.refuted >= AGREEING_ANSWERS) == retired {
+                count += 1;
+                if oldest == Epoch::NONE {
+                    oldest = other.epoch;
+                }
+            }
+        }
+        (count, oldest)
     }
 
     /// Notes a suspected epoch. False: there are too many.
@@ -239,7 +250,7 @@ impl<P> Recovery<P> {
             other.suspected = true;
             return true;
         }
-        if self.others.iter().filter(|other| other.suspected).count() == SUSPECT_EPOCHS {
+        if self.count(true, false).0 >= SUSPECT_EPOCHS {
             return false;
         }
         self.note(Other { epoch, suspected: true, refuted: 0 });
@@ -248,8 +259,9 @@ impl<P> Recovery<P> {
 
     pub(crate) fn retire(&mut self, epoch: Epoch) {
         self.forget(epoch);
-        if self.others.iter().filter(|other| other.refuted >= AGREEING_ANSWERS).count() == RETIRED_EPOCHS {
-            self.drop_first(|other| other.refuted >= AGREEING_ANSWERS);
+        let (retired, oldest) = self.count(false, true);
+        if retired == RETIRED_EPOCHS {
+            self.forget(oldest);
         }
         self.note(Other { epoch, suspected: false, refuted: AGREEING_ANSWERS });
     }
@@ -257,7 +269,7 @@ impl<P> Recovery<P> {
     /// Makes room at the cost of one that was refuted but not retired: there is one, since the others are bounded.
     fn note(&mut self, other: Other) {
         if self.others.len() == SUSPECT_EPOCHS + RETIRED_EPOCHS {
-            self.drop_first(|other| !other.suspected && other.refuted < AGREEING_ANSWERS);
+            self.forget(self.count(false, false).1);
         }
         self.others.push(other);
     }
@@ -295,7 +307,6 @@ impl<P> Recovery<P> {
         for other in &mut self.others {
             other.suspected = false;
         }
-        self.others.retain(|other| other.refuted > 0);
     }
 
     /// The wait after an `error` answer: 2, 4 … 30 s (ladder, rung 5).
@@ -332,7 +343,7 @@ impl<P> Recovery<P> {
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         self.stage == Stage::Rest
             && self.held.len() == 0
-            && self.others.is_empty()
+            && self.others.iter().all(|other| !other.suspected && other.refuted == 0)
             && self.flaps == 0
             && self.asked.replay == 0
             && self.asked.snapshot == 0

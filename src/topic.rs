@@ -14,12 +14,14 @@ pub(crate) struct Topic {
     pub cursor: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Topics {
     pub topics: Vec<Topic>,
 }
 
 impl Topics {
+    pub(crate) const NONE: Topics = Topics { topics: Vec::new() };
+
     fn at(&self, entity: EntityId) -> Option<usize> {
         self.topics.iter().position(|topic| topic.entity == entity)
     }

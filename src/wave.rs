@@ -33,12 +33,14 @@ pub(crate) struct Wave {
 /// A place in the table; entities store it plus one.
 pub(crate) type WaveId = u16;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Waves {
     waves: Vec<Wave>,
 }
 
 impl Waves {
+    pub(crate) const NONE: Waves = Waves { waves: Vec::new() };
+
     /// A place for this wave, which somebody enters at once: that of an equal one, or a free one.
     #[inline(never)]
     pub(crate) fn open(&mut self, wave: Wave) -> Option<WaveId> {

@@ -18,56 +18,63 @@ impl<P> Client<P> {
     }
 
     fn flush_unsubscribes(&mut self) {
-        let mut leaving = core::mem::take(&mut self.to_unsubscribe);
-        leaving.retain(|&id| self.entities[id].has(Flags::USED));
-        if leaving.is_empty() {
-            return;
+        let leaving = core::mem::take(&mut self.to_unsubscribe);
+        let mut numbers = Vec::new();
+        for &id in &leaving {
+            if self.entities[id].has(Flags::USED) {
+                numbers.push(u64::from(id.0));
+            }
         }
-        if self.connection.is_open() {
-            self.emit(Output::Send(Command::Unsubscribe { entities: leaving.clone() }));
+        if self.connection.is_open() && !numbers.is_empty() {
+            self.send(Sent::Unsubscribe, 0, numbers);
         }
         for id in leaving {
             let entity = &self.entities[id];
-            if !entity.is_kept() && !entity.has(Flags::REMEMBERED) {
+            if entity.has(Flags::USED) && !entity.is_kept() && !entity.has(Flags::REMEMBERED) {
                 self.forget(id);
             }
         }
     }
 
     fn subscribe_all(&mut self, asking: Asking) {
-        let Asking { mut request, tries, entities: mut wanted } = asking;
-        wanted.retain(|&id| {
+        let Asking { mut request, tries, entities } = asking;
+        let deadline = self.now + self.config.timeout.subscribe;
+        let (mut wave, mut later) = (0, Vec::new());
+        let mut numbers = Vec::new();
+        for id in entities {
             let entity = &mut self.entities[id];
+            let queued = entity.has(Flags::QUEUED);
             if !entity.is_kept() {
                 entity.clear(Flags::QUEUED);
             }
-            entity.has(Flags::QUEUED)
-        });
-        if wanted.is_empty() {
-            return;
-        }
-        if request == 0 {
-            request = self.next_request();
-        }
-        let deadline = self.now + self.config.timeout.subscribe;
-        let wave = Wave { kind: WaveKind::Subscribe, tries, request, deadline, waiting: 0 };
-        let Some(wave) = self.waves.open(wave) else {
-            // All waves are out; each has a deadline, and a wave that ends makes room.
-            self.to_subscribe.push(Asking { request, tries, entities: wanted });
-            return;
-        };
-        let mut entities = Vec::new();
-        for id in wanted {
+            if !queued || !entity.is_kept() {
+                continue;
+            }
+            if request == 0 {
+                request = self.next_request();
+            }
+            if wave == 0 {
+                let kind = WaveKind::Subscribe;
+                wave = self.waves.open(Wave { kind, tries, request, deadline, waiting: 0 }).unwrap_or_default();
+            }
+            if wave == 0 {
+                // All waves are out; each has a deadline, and a wave that ends makes room.
+                later.push(id);
+                continue;
+            }
             let entity = &mut self.entities[id];
             entity.clear(Flags::QUEUED.and(Flags::MOVED));
             entity.set(Flags::SENT);
             self.set_wave(id, wave);
-            let position = self.resume_position(id);
-            let (mut behind, mut cursor) = (Vec::new(), false);
+            let placed = self.write_position(id, &mut numbers);
+            let (mut cursor, mut behind) = (false, 0);
+            let at = numbers.len();
+            numbers.push(0);
+            numbers.push(0);
             if self.model(id).topic {
                 let topic = self.topics.note(id);
                 topic.request = request;
-                cursor = topic.cursor && position.is_some();
+                cursor = topic.cursor && placed;
                 for member in topic.members.clone() {
                     let reopens = self.reopens(member);
                     let entity = &self.entities[member];
@@ -75,111 +82,93 @@ impl<P> Client<P> {
                         continue;
                     }
                     if !cursor || entity.has(Flags::BEHIND) {
-                        behind.push((member, self.resume_position(member)));
+                        behind += 1;
+                        self.write_position(member, &mut numbers);
                     }
                     // One that subscribed by itself awaits its own answer.
-                    if !entity.has(Flags::SENT) {
+                    if !self.entities[member].has(Flags::SENT) {
                         self.set_wave(member, 0);
                         self.await_member(id, member);
                     }
                 }
             }
-            entities.push(Resume { entity: id, position, behind, cursor });
+            numbers[at] = u64::from(cursor);
+            numbers[at + 1] = behind;
             self.refresh(id);
         }
-        self.emit(Output::Send(Command::Subscribe { request, entities }));
+        if !numbers.is_empty() {
+            self.send(Sent::Subscribe, request, numbers);
+        }
+        if !later.is_empty() {
+            self.to_subscribe.push(Asking { request, tries, entities: later });
+        }
     }
 
+    /// Writes an entity with the position that it resumes from; false if it has none.
     #[inline(never)]
-    fn resume_position(&self, id: EntityId) -> Option<Position> {
+    fn write_position(&self, id: EntityId, numbers: &mut Vec<u64>) -> bool {
         let entity = &self.entities[id];
         let forgotten = entity
             .recovery
             .as_ref()
             .is_some_and(|recovery| recovery.no_after || recovery.question == Question::Anew);
+        let resumes = entity.has(Flags::PLACED) && !forgotten;
         let late = u64::from(zoo::has(Bug::ResumeTooLate));
-        let position = Position { epoch: entity.epoch, seq: entity.last + late };
-        (entity.has(Flags::PLACED) && !forgotten).then_some(position)
+        numbers.push(u64::from(id.0));
+        numbers.push(if resumes { u64::from(entity.epoch.0) } else { NOTHING });
+        numbers.push(entity.last + late);
+        resumes
     }
 
     fn flush_heads(&mut self) {
-        let doubted = core::mem::take(&mut self.to_ask_heads);
-        if doubted.is_empty() {
-            return;
-        }
-        let request = self.next_request();
+        let (mut request, mut numbers) = (0, Vec::new());
         let deadline = self.now + self.config.timeout.snapshot;
-        let mut entities = Vec::new();
-        for id in doubted {
+        for id in core::mem::take(&mut self.to_ask_heads) {
             let entity = &mut self.entities[id];
-            if entity.has(Flags::FINAL) || entity.is_asked() {
+            if entity.has(Flags::FINAL) || entity.is_asked() || !self.is_followed(id) {
                 continue;
             }
-            entity.clear(Flags::MOVED);
-            if !self.is_followed(id) {
-                continue;
+            self.entities[id].clear(Flags::MOVED);
+            if request == 0 {
+                request = self.next_request();
             }
             if self.join_wave(id, Wave { kind: WaveKind::Heads, tries: 0, request, deadline, waiting: 0 }) {
-                entities.push(id);
+                numbers.push(u64::from(id.0));
                 self.refresh(id);
             } else {
                 self.want_snapshot(id);
             }
         }
-        if !entities.is_empty() {
-            self.emit(Output::Send(Command::Heads { request, entities }));
+        if !numbers.is_empty() {
+            self.send(Sent::Heads, request, numbers);
         }
     }
 
-    /// R20: recovery requests, fewest tries first, while slots are free.
+    /// R20: recovery requests, fewest tries first, while slots are free. New ones share a frame; one that is sent
+    /// again keeps its id, so that a late answer serves.
     fn flush_requests(&mut self) {
-        let (mut ranges, mut entities) = (Vec::new(), Vec::new());
-        let (mut replay, mut snapshot) = (0, 0);
+        let mut shared = [(Sent::Replay, 0, Vec::new()), (Sent::Snapshot, 0, Vec::new())];
         while self.out < self.config.max_requests
             && let Some(id) = self.next_ready()
         {
+            // A reconciliation's first question is routine; nothing is known to be missing.
+            let routine = self.is_routine(id);
             let can = self.connection.can.snapshot;
-            let again = self.ask_of(id);
-            let replays = self.entities[id].stage() == Stage::ReplayReady;
-            if replays {
-                let entity = &mut self.entities[id];
-                let from = entity.last + 1;
-                let to = match entity.front() {
-                    _ if again != 0 => entity.recover().asked.to,
-                    Some(front) => front.prev,
-                    None => Seq::MAX,
-                };
-                if !entity.has(Flags::PLACED) || from > to {
-                    self.set_stage(id, Stage::Rest, Instant::NEVER);
-                    self.touch(id);
-                    continue;
-                }
-                let epoch = entity.epoch;
-                let range = Range { entity: id, epoch, from, to: (to != Seq::MAX).then_some(to) };
-                let fresh = again == 0 || zoo::has(Bug::RenameRetries);
-                if fresh && (replay == 0 || again != 0) {
-                    replay = self.next_request();
-                }
-                let request = if fresh { replay } else { again };
-                let asked = &mut self.entities[id].recover().asked;
-                asked.replay = request;
-                asked.to = to;
-                asked.tries = if again == 0 { 1 } else { asked.tries.saturating_add(1) };
-                asked.paged = false;
-                asked.shown = true;
-                self.stats.replays += 1;
-                self.set_stage(id, Stage::ReplayOut, self.now + self.config.timeout.replay);
-                if again == 0 {
-                    ranges.push(range);
-                } else {
-                    // A retry keeps its request id, so that a late answer serves.
-                    self.emit(Output::Send(Command::Replay { request, ranges: vec![range] }));
-                }
-            } else {
-                // A reconciliation's first question is routine; nothing is known to be missing.
-                let routine = self.is_routine(id);
-                let recovery = self.entities[id].recover();
-                recovery.asked.shown |= !routine;
+            let entity = &mut self.entities[id];
+            let (from, placed, epoch) = (entity.last + 1, entity.has(Flags::PLACED), entity.epoch);
+            let before = entity.front().map_or(Seq::MAX, |front| front.prev);
+            let recovery = entity.recover();
+            let asked = &mut recovery.asked;
+            let replays = recovery.stage == Stage::ReplayReady;
+            let again = if replays { asked.replay } else { asked.snapshot };
+            let to = if again == 0 { before } else { asked.to };
+            if replays && (!placed || from > to) {
+                self.set_stage(id, Stage::Rest, Instant::NEVER);
+                self.touch(id);
+                continue;
+            }
+            asked.shown |= replays || !routine;
+            if !replays {
                 recovery.snapshots = recovery.snapshots.saturating_add(1);
                 if !can {
                     // Without `snapshot`, a subscription from nothing brings one.
@@ -188,32 +177,43 @@ impl<P> Client<P> {
                     self.queue_subscribe(id);
                     continue;
                 }
-                if again != 0 {
-                    self.emit(Output::Send(Command::Snapshot { request: again, entities: vec![id] }));
-                } else {
-                    if snapshot == 0 {
-                        snapshot = self.next_request();
-                    }
-                    entities.push(id);
-                    self.entities[id].recover().asked.snapshot = snapshot;
+            }
+            let mut own = (if replays { Sent::Replay } else { Sent::Snapshot }, again, Vec::new());
+            if zoo::has(Bug::RenameRetries) && replays && again != 0 {
+                own.1 = self.next_request();
+            }
+            let sent = if again != 0 { &mut own } else { &mut shared[usize::from(!replays)] };
+            if sent.1 == 0 {
+                self.requests = self.requests.wrapping_add(1).max(1);
+                sent.1 = self.requests;
+            }
+            sent.2.push(u64::from(id.0));
+            let asked = &mut self.entities[id].recover().asked;
+            if replays {
+                asked.replay = sent.1;
+                asked.to = to;
+                asked.tries = if again == 0 { 1 } else { asked.tries.saturating_add(1) };
+                asked.paged = false;
+                for number in [u64::from(epoch.0), from, to] {
+                    sent.2.push(number);
                 }
+                self.stats.replays += 1;
+                self.set_stage(id, Stage::ReplayOut, self.now + self.config.timeout.replay);
+            } else {
+                asked.snapshot = sent.1;
                 self.stats.snapshots += 1;
                 self.await_snapshot(id);
             }
+            if again != 0 {
+                self.send(own.0, own.1, own.2);
+            }
             self.refresh(id);
         }
-        if !ranges.is_empty() {
-            self.emit(Output::Send(Command::Replay { request: replay, ranges }));
+        for (kind, request, numbers) in shared {
+            if request != 0 {
+                self.send(kind, request, numbers);
+            }
         }
-        if !entities.is_empty() {
-            self.emit(Output::Send(Command::Snapshot { request: snapshot, entities }));
-        }
-    }
-
-    /// The request that is sent again for an entity that waits for a slot, 0 if there is none.
-    fn ask_of(&mut self, id: EntityId) -> Request {
-        let recovery = self.entities[id].recover();
-        if recovery.stage == Stage::ReplayReady { recovery.asked.replay } else { recovery.asked.snapshot }
     }
 
     #[inline(never)]

@@ -173,7 +173,12 @@ impl<P> Client<P> {
             self.stats.silent += 1;
             self.spend(event);
         } else {
-            self.show(id, ChangeKind::Event, event, reset, None, false);
+            let Held { prev, seq, id: event_id, epoch, status, bytes, payload, .. } = event;
+            let change = self.show(id, ChangeKind::Event, epoch, seq, status, payload);
+            change.prev = prev;
+            change.id = event_id;
+            change.bytes = bytes;
+            change.reset = reset;
         }
     }
 
@@ -189,25 +194,18 @@ impl<P> Client<P> {
         &mut self,
         id: EntityId,
         kind: ChangeKind,
-        held: Held<P>,
-        reset: bool,
-        skipped: Option<(Seq, Seq)>,
-        locks: bool,
-    ) {
-        self.emit(Output::Change(Change {
-            entity: id,
-            kind,
-            epoch: held.epoch,
-            prev: held.prev,
-            seq: held.seq,
-            status: held.status,
-            id: held.id,
-            reset,
-            skipped,
-            locks,
-            bytes: held.bytes,
-            payload: held.payload,
-        }));
+        epoch: Epoch,
+        seq: Seq,
+        status: Status,
+        payload: Option<P>,
+    ) -> &mut Out<P> {
+        let change = self.emit(Kind::Change, id.0, kind as u32);
+        change.epoch = epoch;
+        change.prev = seq;
+        change.seq = seq;
+        change.status = status;
+        change.payload = payload;
+        change
     }
 
     #[inline(never)]

@@ -39,7 +39,7 @@ impl<P> Client<P> {
         if judged {
             if zoo::has(Bug::TrustDone) {
                 asked.head = 0;
-            } else if !placed || hole.is_some() && asked.replay != 0 && last < asked.to {
+            } else if !placed || hole != 0 && asked.replay != 0 && last < asked.to {
                 recovery.wants_snapshot = true;
             }
             asked.end_replay();
@@ -73,7 +73,7 @@ impl<P> Client<P> {
             if stage.is_replay() || matches!(stage, Stage::Rest | Stage::Grace | Stage::Resume) {
                 self.start_snapshot(id);
             }
-        } else if hole.is_some() {
+        } else if hole != 0 {
             if stage == Stage::Rest {
                 if self.config.gap.grace == 0 {
                     self.next_rung(id);
@@ -102,13 +102,14 @@ impl<P> Client<P> {
     #[inline(never)]
     fn report_gap(&mut self, id: EntityId) {
         let entity = &mut self.entities[id];
-        if let Some((from, to)) = entity.hole() {
-            let asked = &mut entity.recover().asked;
-            if from > asked.gap {
-                asked.gap = to;
-                self.stats.gaps += 1;
-                self.emit(Output::Gap { entity: id, from, to });
-            }
+        let (from, to) = (entity.last + 1, entity.hole());
+        let asked = &mut entity.recover().asked;
+        if to != 0 && from > asked.gap {
+            asked.gap = to;
+            self.stats.gaps += 1;
+            let gap = self.emit(Kind::Gap, id.0, 0);
+            gap.from = from;
+            gap.to = to;
         }
     }
 
@@ -172,14 +173,10 @@ impl<P> Client<P> {
     /// Looks at every entity whose timer is due, and finds the next one.
     pub(super) fn fire_all(&mut self) {
         self.timer = Instant::NEVER;
-        let mut listed = core::mem::take(&mut self.listed);
-        listed.retain(|&id| {
-            // One that was forgotten meanwhile, or used again, does not stand here by right.
-            let entity = &mut self.entities[id];
-            let by_right = entity.has(Flags::LISTED);
-            entity.clear(Flags::LISTED);
-            by_right
-        });
+        let listed = core::mem::take(&mut self.listed);
+        for &id in &listed {
+            self.entities[id].clear(Flags::LISTED);
+        }
         for id in listed {
             if self.entities[id].recovery.as_ref().is_some_and(|recovery| recovery.timer() <= self.now) {
                 self.fire(id);
@@ -216,7 +213,7 @@ impl<P> Client<P> {
             }
             _ => {
                 self.set_stage(id, Stage::Rest, Instant::NEVER);
-                if stage == Stage::Grace && self.entities[id].hole().is_some() {
+                if stage == Stage::Grace && self.entities[id].hole() != 0 {
                     self.next_rung(id);
                 } else {
                     self.touch(id);
@@ -248,8 +245,8 @@ impl<P> Client<P> {
             self.connection.probe(self.now);
         }
         let tries = timed_out.tries + 1;
-        let (mut at, mut again) = (0, Vec::new());
-        while let Some(id) = self.entities.next(&mut at) {
+        let mut again = Vec::new();
+        each!(self, id, {
             if self.entities[id].wave != wave {
                 continue;
             }
@@ -268,7 +265,7 @@ impl<P> Client<P> {
             } else {
                 self.want_snapshot(id);
             }
-        }
+        });
         self.waves.end(wave);
         if !again.is_empty() {
             self.to_subscribe.push(Asking { request: timed_out.request, tries, entities: again });
@@ -292,16 +289,14 @@ impl<P> Client<P> {
     }
 
     pub(super) fn doubt_all(&mut self) {
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        each!(self, id, {
             self.doubt(id);
-        }
+        });
     }
 
     /// R21: quiet, unfinished entities of a server that can't send heads.
     pub(super) fn reconcile(&mut self) {
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        each!(self, id, {
             if !self.is_followed(id) {
                 continue;
             }
@@ -312,7 +307,7 @@ impl<P> Client<P> {
                 self.want_snapshot(id);
                 self.set_stage(id, Stage::SnapshotReady, Instant::NEVER);
             }
-        }
+        });
     }
 
     /// R19: a buffer that grew too large is cut.

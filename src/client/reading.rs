@@ -112,8 +112,8 @@ impl<P> Client<P> {
     /// The epochs that are remembered, some of them more than once; others may be forgotten by the driver.
     #[must_use]
     pub fn epochs_in_use(&self) -> Vec<Epoch> {
-        let (mut at, mut epochs) = (0, Vec::new());
-        while let Some(id) = self.entities.next(&mut at) {
+        let mut epochs = Vec::new();
+        each!(self, id, {
             let entity = &self.entities[id];
             epochs.push(entity.epoch);
             if let Some(recovery) = &entity.recovery {
@@ -122,7 +122,7 @@ impl<P> Client<P> {
                     epochs.push(other.epoch);
                 }
             }
-        }
+        });
         epochs
     }
 }

@@ -275,9 +275,13 @@ impl<P> Client<P> {
         }
         self.stats.adopted += 1;
         self.stats.resets += u64::from(reset);
-        let skipped = (same && !reset && seq > last && !zoo::has(Bug::HideSkipped)).then_some((last + 1, seq));
-        let held = whole(epoch, seq, status, Some(payload));
-        self.show(id, ChangeKind::Snapshot, held, reset && !zoo::has(Bug::HideReset), skipped, false);
+        let skips = same && !reset && seq > last && !zoo::has(Bug::HideSkipped);
+        let change = self.show(id, ChangeKind::Snapshot, epoch, seq, status, Some(payload));
+        change.reset = reset && !zoo::has(Bug::HideReset);
+        if skips {
+            change.from = last + 1;
+            change.to = seq;
+        }
         self.touch(id);
     }
 

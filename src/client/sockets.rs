@@ -8,17 +8,19 @@ impl<P> Client<P> {
         let Connection { generation, token, ping, attempts, .. } = self.connection;
         match act {
             Act::Nothing => {}
-            Act::GetToken => self.emit(Output::GetToken { id: token, attempt: attempts }),
+            Act::GetToken => {
+                self.emit(Kind::GetToken, token, attempts);
+            }
             Act::CancelToken => {
-                self.emit(Output::CancelToken { id: token });
+                self.emit(Kind::CancelToken, token, 0);
                 self.fault(NOBODY, Fault::TokenFailed);
             }
             Act::Dial => {
                 self.stats.dials += 1;
-                self.emit(Output::Dial { generation });
+                self.emit(Kind::Dial, generation, 0);
             }
-            Act::Auth => self.emit(Output::Send(Command::Auth)),
-            Act::Ping => self.emit(Output::Send(Command::Ping { id: ping })),
+            Act::Auth => self.send(Sent::Auth, 0, Vec::new()),
+            Act::Ping => self.send(Sent::Ping, ping, Vec::new()),
             Act::Replace => {
                 // The socket is silent or too slow: another one takes its place.
                 self.stats.replaced += 1;
@@ -36,7 +38,7 @@ impl<P> Client<P> {
     #[inline(never)]
     pub(super) fn void_token(&mut self) {
         if self.connection.void_token() {
-            self.emit(Output::CancelToken { id: self.connection.token });
+            self.emit(Kind::CancelToken, self.connection.token, 0);
         }
     }
 
@@ -46,7 +48,7 @@ impl<P> Client<P> {
         self.void_token();
         let has_socket = self.connection.has_socket();
         if has_socket {
-            self.emit(Output::Close { generation: self.connection.generation, code });
+            self.emit(Kind::Close, self.connection.generation, u32::from(code));
         }
         has_socket
     }
@@ -90,8 +92,7 @@ impl<P> Client<P> {
     #[inline(never)]
     pub(super) fn disconnect(&mut self) {
         self.forget_questions();
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        each!(self, id, {
             let entity = &mut self.entities[id];
             entity.wave = 0;
             entity.clear(Flags::SENT.and(Flags::QUEUED).and(Flags::CLEAR).and(Flags::MOVED));
@@ -101,7 +102,7 @@ impl<P> Client<P> {
                 self.trim(id);
             }
             self.refresh(id);
-        }
+        });
     }
 
     #[inline(never)]
@@ -124,8 +125,7 @@ impl<P> Client<P> {
         for topic in &mut self.topics.topics {
             topic.cursor = false;
         }
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        each!(self, id, {
             let entity = &self.entities[id];
             if !entity.is_wanted() || entity.has(Flags::FINAL) {
                 continue;
@@ -141,17 +141,16 @@ impl<P> Client<P> {
                 entity.recover().question = Question::Anew;
                 self.want_snapshot(id);
             }
-        }
+        });
     }
 
     /// Whether anything wanted may still change.
     pub(super) fn is_unfinished(&self) -> bool {
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        each!(self, id, {
             if self.entities[id].is_wanted() && !self.entities[id].has(Flags::FINAL) {
                 return true;
             }
-        }
+        });
         false
     }
 }

@@ -5,19 +5,26 @@ use super::*;
 impl<P> Client<P> {
     /// An entity is wanted, perhaps again. True if it was already.
     pub(super) fn want(&mut self, id: EntityId) -> bool {
-        let entity = &mut self.entities[id];
-        if entity.has(Flags::REMEMBERED) {
+        if self.recall(id) {
             // What is remembered of its end is the floor.
-            entity.clear(Flags::REMEMBERED.and(Flags::FINAL).and(Flags::PLACED));
+            let entity = &mut self.entities[id];
+            entity.clear(Flags::FINAL.and(Flags::PLACED));
             entity.set(Flags::FLOORED);
             entity.sync = Sync::Joining;
-            self.released.retain(|&other| other != id);
         }
         let entity = &mut self.entities[id];
         if let Some(recovery) = &mut entity.recovery {
             recovery.linger = Instant::NEVER;
         }
         entity.is_wanted()
+    }
+
+    /// Ends the memory of a released final. False: there was none.
+    #[inline(never)]
+    pub(super) fn recall(&mut self, id: EntityId) -> bool {
+        self.entities[id].clear(Flags::REMEMBERED);
+        let at = self.released.iter().position(|&other| other == id);
+        at.map(|at| self.released.remove(at)).is_some()
     }
 
     /// Sees to it that a wanted entity's frames come: by its own subscription, or by its topic's.
@@ -150,7 +157,7 @@ impl<P> Client<P> {
     #[inline(never)]
     pub(super) fn forget(&mut self, id: EntityId) {
         self.entities.remove(id);
-        self.emit(Output::Forgotten { entity: id });
+        self.emit(Kind::Forgotten, id.0, 0);
     }
 
     /// Has an entity wait for an answer, or for none.
