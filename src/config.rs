@@ -180,29 +180,35 @@ pub struct Config {
     pub get_token: bool,
 }
 
+impl Config {
+    /// The defaults, without close codes.
+    pub(crate) const DEFAULT: Config = Config {
+        timeout: Timeout {
+            connect: 15_000,
+            subscribe: 5_000,
+            replay: 3_000,
+            snapshot: 5_000,
+            probe: 5_000,
+            user: 15_000,
+        },
+        backoff: Backoff { min: 100, base: 500, factor: 2, cap: 20_000, stable: 5_000 },
+        codes: Codes::NONE,
+        gap: GapLimits { grace: 100, max_events: 1_000, max_bytes: 1 << 20 },
+        replay_tries: 2,
+        max_requests: 16,
+        max_bad_frames: 20,
+        max_ahead: 100_000,
+        linger: 1_000,
+        ping: None,
+        reconcile: 30_000,
+        get_token: false,
+    };
+}
+
 impl Default for Config {
     fn default() -> Self {
-        Config {
-            timeout: Timeout {
-                connect: 15_000,
-                subscribe: 5_000,
-                replay: 3_000,
-                snapshot: 5_000,
-                probe: 5_000,
-                user: 15_000,
-            },
-            backoff: Backoff { min: 100, base: 500, factor: 2, cap: 20_000, stable: 5_000 },
-            codes: Codes { resume: vec![], anew: vec![4009], auth: vec![4401], stop: vec![4400, 4403] },
-            gap: GapLimits { grace: 100, max_events: 1_000, max_bytes: 1 << 20 },
-            replay_tries: 2,
-            max_requests: 16,
-            max_bad_frames: 20,
-            max_ahead: 100_000,
-            linger: 1_000,
-            ping: None,
-            reconcile: 30_000,
-            get_token: false,
-        }
+        let codes = Codes { resume: vec![], anew: vec![4009], auth: vec![4401], stop: vec![4400, 4403] };
+        Config { codes, ..Config::DEFAULT }
     }
 }
 
@@ -260,20 +266,22 @@ pub struct Model {
 
 impl Default for Model {
     fn default() -> Self {
-        Model {
-            topic: false,
-            continuity: Continuity::PlusOne,
-            on_gap: None,
-            overlap_absolute: false,
-            reopen: Reopen::Never,
-            reset_seq: None,
-            ids: 32,
-            replay_whole: false,
-        }
+        Model::DEFAULT
     }
 }
 
 impl Model {
+    pub(crate) const DEFAULT: Model = Model {
+        topic: false,
+        continuity: Continuity::PlusOne,
+        on_gap: None,
+        overlap_absolute: false,
+        reopen: Reopen::Never,
+        reset_seq: None,
+        ids: 32,
+        replay_whole: false,
+    };
+
     /// What a gap leads to, with the default of the continuity filled in.
     #[must_use]
     pub fn on_gap(&self) -> OnGap {

@@ -4,6 +4,11 @@
 //! troubled entity needs (held events, requests, suspicions) stands in `recovery.rs`.
 
 use crate::config::{Continuity, Model, OnGap};
+use crate::gap::Held;
+use crate::ids::{EventId, Ids};
+use crate::output::NOBODY;
+use crate::recovery::{Recovery, Stage};
+use crate::time::Instant;
 use crate::zoo::{self, Bug};
 
 /// The number that an entity's owner gave a change: 1, 2, 3 … without holes; 0 is "before the first".
@@ -32,6 +37,11 @@ number! {
 number! {
     /// An interned status; [`Status::NONE`] where there is none.
     Status(u32)
+}
+
+impl Epoch {
+    /// The epoch of what has no position. Drivers never intern it.
+    pub(crate) const NONE: Epoch = Epoch(u32::MAX);
 }
 
 impl Status {
@@ -69,11 +79,17 @@ pub enum Sync {
     Failed = 5,
 }
 
+impl Sync {
+    /// All of them, by their numbers.
+    pub(crate) const ALL: [Sync; 6] = [Sync::Joining, Sync::Live, Sync::Recovering, Sync::Stale, Sync::Final, Sync::Failed];
+}
+
 /// A set of facts about an entity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Flags(u16);
 
 impl Flags {
+    pub(crate) const NONE: Flags = Flags(0);
     /// The index is in use.
     pub(crate) const USED: Flags = Flags(1);
     /// The application subscribes to it.
@@ -100,30 +116,36 @@ impl Flags {
     pub(crate) const ENDED: Flags = Flags(1 << 12);
     /// It waits in the list of subscriptions to send.
     pub(crate) const QUEUED: Flags = Flags(1 << 11);
+    /// It stands in the list of those whose recovery may have something to do.
+    pub(crate) const LISTED: Flags = Flags(1 << 13);
+    /// Joined again after its end: what is remembered is the floor (R31).
+    pub(crate) const FLOORED: Flags = Flags(1 << 14);
+
+    pub(crate) const fn and(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    pub(crate) const fn intersection(self, other: Flags) -> Flags {
+        Flags(self.0 & other.0)
+    }
 
     pub(crate) fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
-
-    pub(crate) fn set(&mut self, other: Flags, on: bool) {
-        if on {
-            self.0 |= other.0;
-        } else {
-            self.0 &= !other.0;
-        }
-    }
 }
 
-/// One entity. 32 bytes, so that a million take 32 MB.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Entity {
+/// One entity. 32 bytes in a browser, so that a million take 32 MB.
+///
+/// While it is `FLOORED` it has no position: epoch, last and status are those of its remembered end (R31).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Entity<P> {
     pub last: Seq,
     pub epoch: Epoch,
     pub status: Status,
-    /// Index + 1 of its recovery, 0 for none.
-    pub recovery: u32,
-    /// Index + 1 of its remembered ids, 0 for none.
-    pub ids: u32,
+    /// What it needs while it is troubled.
+    pub recovery: Option<Box<Recovery<P>>>,
+    /// The ids that it applied lately.
+    pub ids: Option<Box<Ids>>,
     /// Index + 1 of the wave of questions whose answer it awaits, 0 for none: 0 means confirmed.
     pub wave: u16,
     /// How many topics it is a member of.
@@ -134,15 +156,48 @@ pub(crate) struct Entity {
     pub sync: Sync,
 }
 
-const _: () = assert!(size_of::<Entity>() == 32);
+#[cfg(target_pointer_width = "32")]
+const _: () = assert!(size_of::<Entity<u32>>() == 32);
 
-impl Entity {
+impl<P> Default for Entity<P> {
+    fn default() -> Self {
+        Entity::UNUSED
+    }
+}
+
+impl<P> Entity<P> {
+    pub(crate) const UNUSED: Entity<P> = Entity {
+        last: 0,
+        epoch: Epoch(0),
+        status: Status::NONE,
+        recovery: None,
+        ids: None,
+        wave: 0,
+        topics: 0,
+        flags: Flags::NONE,
+        model: ModelId(0),
+        sync: Sync::Joining,
+    };
+
     pub(crate) fn has(&self, flags: Flags) -> bool {
         self.flags.has(flags)
     }
 
+    pub(crate) fn set(&mut self, flags: Flags) {
+        self.flags.0 |= flags.0;
+    }
+
+    pub(crate) fn clear(&mut self, flags: Flags) {
+        self.flags.0 &= !flags.0;
+    }
+
     pub(crate) fn position(&self) -> Option<Position> {
         self.has(Flags::PLACED).then_some(Position { epoch: self.epoch, seq: self.last })
+    }
+
+    /// The epoch of its position.
+    pub(crate) fn own(&self) -> Epoch {
+        if self.has(Flags::PLACED) { self.epoch } else { Epoch::NONE }
     }
 
     /// Whether anybody wants it.
@@ -150,12 +205,60 @@ impl Entity {
         self.has(Flags::SUBSCRIBED) || self.topics > 0
     }
 
+    /// Whether it is wanted, or will be let go later.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_wanted() || self.recovery.as_ref().is_some_and(|recovery| recovery.linger != Instant::NEVER)
+    }
+
+    /// Whether an answer about it is awaited, or a question about to be asked.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.wave != 0 || self.has(Flags::QUEUED)
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.recovery.as_ref().map_or(Stage::Rest, |recovery| recovery.stage)
+    }
+
+    /// Its recovery, made if there is none.
+    #[inline(never)]
+    pub(crate) fn recover(&mut self) -> &mut Recovery<P> {
+        self.recovery.get_or_insert_default()
+    }
+
+    #[inline(never)]
     pub(crate) fn move_to(&mut self, epoch: Epoch, seq: Seq) {
         self.epoch = epoch;
         self.last = seq;
-        self.flags.set(Flags::PLACED, true);
-        self.flags.set(Flags::MOVED, true);
-        self.flags.set(Flags::HEARD, true);
+        self.set(Flags::PLACED.and(Flags::MOVED).and(Flags::HEARD));
+    }
+
+    /// The earliest held event that could be applied.
+    #[inline(never)]
+    pub(crate) fn front(&self) -> Option<&Held<P>> {
+        self.recovery.as_ref()?.held.front(self.own())
+    }
+
+    /// The last of the missing numbers, which begin behind the position; 0 if none is missing.
+    #[inline(never)]
+    pub(crate) fn hole(&self) -> Seq {
+        let head = self.recovery.as_ref().map_or(0, |recovery| recovery.asked.head);
+        let to = self.front().map_or(head, |front| front.prev);
+        if self.has(Flags::PLACED) && to > self.last { to } else { 0 }
+    }
+
+    pub(crate) fn contradicts(&self, seq: Seq, id: EventId) -> bool {
+        self.ids.as_ref().is_some_and(|ids| ids.contradicts(seq, id))
+    }
+
+    pub(crate) fn repeats(&self, id: EventId) -> bool {
+        self.ids.as_ref().is_some_and(|ids| ids.contains(id))
+    }
+
+    /// Notes an applied id, where the model remembers `capacity` of them.
+    pub(crate) fn note_id(&mut self, capacity: u16, seq: Seq, id: EventId) {
+        if capacity > 0 && id.is_some() {
+            self.ids.get_or_insert_with(|| Box::new(Ids::new(capacity))).push(seq, id);
+        }
     }
 
     /// Where (prev, seq] lies relative to the position.
@@ -250,28 +353,36 @@ impl Numbers {
 }
 
 /// Entities in segments: a table that grows without copying, and without holding twice its size while it does.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Entities {
-    segments: Vec<Vec<Entity>>,
+///
+/// An index that was never given out reads as an entity that nobody uses.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Entities<P> {
+    segments: Vec<Vec<Entity<P>>>,
     free: Vec<EntityId>,
+    nobody: Entity<P>,
 }
 
 /// Entities per segment: 32 KiB each.
 const SEGMENT: usize = 1_024;
 
-impl Entities {
-    pub(crate) fn add(&mut self, entity: Entity) -> EntityId {
-        if let Some(id) = self.free.pop() {
-            self[id] = entity;
-            return id;
+impl<P> Entities<P> {
+    pub(crate) const NONE: Entities<P> = Entities { segments: Vec::new(), free: Vec::new(), nobody: Entity::UNUSED };
+
+    pub(crate) fn add(&mut self, model: ModelId) -> EntityId {
+        if self.free.is_empty() {
+            let first = self.segments.len() * SEGMENT;
+            let mut segment = Vec::with_capacity(SEGMENT);
+            for at in (0..SEGMENT).rev() {
+                segment.push(Entity::default());
+                self.free.push(EntityId((first + at) as u32));
+            }
+            self.segments.push(segment);
         }
-        if self.segments.last().is_none_or(|segment| segment.len() == SEGMENT) {
-            self.segments.push(Vec::with_capacity(SEGMENT));
-        }
-        let full = self.segments.len() - 1;
-        let segment = &mut self.segments[full];
-        segment.push(entity);
-        EntityId((full * SEGMENT + segment.len() - 1) as u32)
+        let id = self.free.pop().unwrap_or_default();
+        let entity = &mut self[id];
+        entity.model = model;
+        entity.set(Flags::USED);
+        id
     }
 
     pub(crate) fn remove(&mut self, id: EntityId) {
@@ -279,55 +390,52 @@ impl Entities {
         self.free.push(id);
     }
 
-    /// The next in use, from an index that moves on. A loop over it may change the table.
+    /// The first in use from an index on, [`NOBODY`] if there is none. A loop over it may change the table.
     #[inline(never)]
-    pub(crate) fn next(&self, from: &mut u32) -> Option<EntityId> {
-        let len = self.segments.last().map_or(0, |last| (self.segments.len() - 1) * SEGMENT + last.len());
-        while (*from as usize) < len {
-            let id = EntityId(*from);
-            *from += 1;
-            if self[id].has(Flags::USED) {
-                return Some(id);
+    pub(crate) fn next(&self, mut from: u32) -> EntityId {
+        while (from as usize) < self.segments.len() * SEGMENT {
+            if self[EntityId(from)].has(Flags::USED) {
+                return EntityId(from);
             }
+            from += 1;
         }
-        None
+        NOBODY
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: EntityId) -> Option<&mut Entity> {
+    pub(crate) fn get_mut(&mut self, id: EntityId) -> Option<&mut Entity<P>> {
         let index = id.0 as usize;
         self.segments.get_mut(index / SEGMENT)?.get_mut(index % SEGMENT)
-    }
-
-    #[inline(never)]
-    pub(crate) fn contains(&self, id: EntityId) -> bool {
-        let index = id.0 as usize;
-        self.segments
-            .get(index / SEGMENT)
-            .and_then(|segment| segment.get(index % SEGMENT))
-            .is_some_and(|entity| entity.has(Flags::USED))
     }
 }
 
 // Not inlined: they stand in a few hundred places, and `accept`, which is fast, uses `get_mut`.
-impl core::ops::Index<EntityId> for Entities {
-    type Output = Entity;
+impl<P> core::ops::Index<EntityId> for Entities<P> {
+    type Output = Entity<P>;
     #[inline(never)]
-    fn index(&self, id: EntityId) -> &Entity {
-        &self.segments[id.0 as usize / SEGMENT][id.0 as usize % SEGMENT]
+    fn index(&self, id: EntityId) -> &Entity<P> {
+        let index = id.0 as usize;
+        match self.segments.get(index / SEGMENT).and_then(|segment| segment.get(index % SEGMENT)) {
+            Some(entity) => entity,
+            None => &self.nobody,
+        }
     }
 }
 
-impl core::ops::IndexMut<EntityId> for Entities {
+impl<P> core::ops::IndexMut<EntityId> for Entities<P> {
     #[inline(never)]
-    fn index_mut(&mut self, id: EntityId) -> &mut Entity {
-        &mut self.segments[id.0 as usize / SEGMENT][id.0 as usize % SEGMENT]
+    fn index_mut(&mut self, id: EntityId) -> &mut Entity<P> {
+        let index = id.0 as usize;
+        match self.segments.get_mut(index / SEGMENT).and_then(|segment| segment.get_mut(index % SEGMENT)) {
+            Some(entity) => entity,
+            None => &mut self.nobody,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Entities, Entity, EntityId, Flags, Numbers, Reach};
+    use super::{Entities, Entity, EntityId, Flags, ModelId, NOBODY, Numbers, Reach};
     use crate::config::{Continuity, Model, OnGap};
 
     #[test]
@@ -360,7 +468,7 @@ mod tests {
 
     #[test]
     fn reach_is_relative_to_the_position() {
-        let entity = Entity { last: 5, ..Entity::default() };
+        let entity = Entity::<()> { last: 5, ..Entity::default() };
         let strict = Model::default();
         let absolute = Model { overlap_absolute: true, ..Model::default() };
         let skip = Model { on_gap: Some(OnGap::Skip), ..Model::default() };
@@ -382,18 +490,17 @@ mod tests {
 
     #[test]
     fn freed_indexes_are_used_again() {
-        let mut entities = Entities::default();
-        let mut used = Entity::default();
-        used.flags.set(Flags::USED, true);
-        let ids: Vec<EntityId> = (0..1_500).map(|_| entities.add(used.clone())).collect();
-        let (mut seen, mut at) = (Vec::new(), 0);
-        while let Some(id) = entities.next(&mut at) {
+        let mut entities = Entities::<()>::NONE;
+                let ids: Vec<EntityId> = (0..1_500).map(|_| entities.add(ModelId(0))).collect();
+        let (mut seen, mut id) = (Vec::new(), entities.next(0));
+        while id != NOBODY {
             seen.push(id);
+            id = entities.next(id.0 + 1);
         }
         assert_eq!(seen, ids);
         entities.remove(ids[700]);
-        assert!(!entities.contains(ids[700]));
-        assert_eq!(entities.add(used), ids[700]);
-        assert!(!entities.contains(EntityId(9_999_999)));
+        assert!(!entities[ids[700]].has(Flags::USED));
+        assert_eq!(entities.add(ModelId(0)), ids[700]);
+        assert!(!entities[EntityId(9_999_999)].has(Flags::USED));
     }
 }

@@ -1,17 +1,19 @@
-//! The bounded buffer of early events (R3, R4, R19).
+//! The bounded buffer of early events (R3, R4, R7, R19).
 //!
 //! ```text
 //!            last        front.prev                       back
-//! ────────────┤  missing    ├──────┤   ├────┤ ├─────────────┤
+//! ────────────┤  missing    ├──────┤   ├────┤ ├─────────────┤      ┆ those of a suspected epoch ┆
 //!  applied    └── the gap ──┘ held   gap held    held
 //! ```
 //!
-//! Invariants, asserted after every change: sorted by (prev, seq); no two entries cover the same
-//! (prev, seq]; `bytes` is the sum over the entries.
+//! One buffer has them all: early events of the entity's epoch, what a replay brought that counts only when it is
+//! done (`whole`), and events of epochs that no snapshot has named. Which are which, the entity's epoch decides: when
+//! a snapshot names another, suspects become early events where they lie.
+//!
+//! Invariants, asserted after every change: sorted by (epoch, whole, prev, seq), and distinct; `bytes` is the sum
+//! over the entries.
 
-use std::collections::VecDeque;
-
-use crate::entity::{Seq, Status};
+use crate::entity::{Epoch, Seq, Status};
 use crate::ids::EventId;
 
 /// An event that came early. It covers (prev, seq].
@@ -20,6 +22,7 @@ pub(crate) struct Held<P> {
     pub prev: Seq,
     pub seq: Seq,
     pub id: EventId,
+    pub epoch: Epoch,
     pub status: Status,
     /// The event's share of its frame's text, in bytes.
     pub bytes: u32,
@@ -27,93 +30,125 @@ pub(crate) struct Held<P> {
     pub payload: Option<P>,
     /// Whether it has data or a status, so that applying it can change what is shown (R13).
     pub visible: bool,
+    /// It counts only when its replay is done.
+    pub whole: bool,
 }
 
 impl<P> Held<P> {
     /// Earlier events first; of two that begin alike, the shorter.
-    fn key(&self) -> (Seq, Seq) {
-        (self.prev, self.seq)
+    fn key(&self) -> (Epoch, bool, Seq, Seq) {
+        (self.epoch, self.whole, self.prev, self.seq)
     }
 }
 
-/// Early events of one epoch.
+/// What is removed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    All,
+    /// What belongs to an epoch.
+    Of(Epoch),
+    /// What belongs to all other epochs.
+    NotOf(Epoch),
+    /// What a replay brought that is not done.
+    Whole,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Gap<P> {
-    held: VecDeque<Held<P>>,
+    held: Vec<Held<P>>,
     bytes: u64,
 }
 
 impl<P> Default for Gap<P> {
     fn default() -> Self {
-        Gap { held: VecDeque::new(), bytes: 0 }
+        Gap { held: Vec::new(), bytes: 0 }
     }
 }
 
 impl<P> Gap<P> {
     /// Holds an event; gives it back if the same numbers are held already: the first one stays.
-    ///
-    /// Events mostly come behind all others, or, in a replay, before them; neither moves any.
     #[inline(never)]
     pub(crate) fn insert(&mut self, event: Held<P>) -> Result<(), Held<P>> {
         let key = event.key();
-        let bytes = u64::from(event.bytes);
-        if self.held.front().is_some_and(|front| key < front.key()) {
-            self.held.push_front(event);
-        } else {
-            let mut at = self.held.len();
-            while at > 0 && self.held[at - 1].key() >= key {
-                at -= 1;
-                if self.held[at].key() == key {
-                    return Err(event);
-                }
-            }
-            self.held.push_back(event);
-            for place in (at + 1..self.held.len()).rev() {
-                self.held.swap(place, place - 1);
+        // Events mostly come behind all others.
+        let mut at = self.held.len();
+        while at > 0 && self.held[at - 1].key() >= key {
+            at -= 1;
+            if self.held[at].key() == key {
+                return Err(event);
             }
         }
-        self.bytes += bytes;
+        self.bytes += u64::from(event.bytes);
+        self.held.insert(at, event);
         self.check();
         Ok(())
     }
 
-    /// The earliest held event.
-    pub(crate) fn front(&self) -> Option<&Held<P>> {
-        self.held.front()
+    /// Where the events of an epoch that can be applied begin.
+    fn first(&self, epoch: Epoch) -> Option<usize> {
+        self.held.iter().position(|held| held.epoch == epoch && !held.whole)
+    }
+
+    /// The earliest held event of an epoch.
+    pub(crate) fn front(&self, epoch: Epoch) -> Option<&Held<P>> {
+        self.held.iter().find(|held| held.epoch == epoch && !held.whole)
     }
 
     #[inline(never)]
-    pub(crate) fn pop_front(&mut self) -> Option<Held<P>> {
-        let event = self.held.pop_front()?;
+    fn remove(&mut self, at: usize) -> Held<P> {
+        let event = self.held.remove(at);
         self.bytes -= u64::from(event.bytes);
-        Some(event)
+        self.check();
+        event
     }
 
-    /// Removes the event that is farthest ahead.
-    #[inline(never)]
-    pub(crate) fn pop_back(&mut self) -> Option<Held<P>> {
-        let event = self.held.pop_back()?;
-        self.bytes -= u64::from(event.bytes);
-        Some(event)
+    pub(crate) fn pop_front(&mut self, epoch: Epoch) -> Option<Held<P>> {
+        self.first(epoch).map(|at| self.remove(at))
     }
 
     /// Removes an event that (.., last] covers; `None` when no such event is left.
+    pub(crate) fn pop_covered(&mut self, epoch: Epoch, last: Seq) -> Option<Held<P>> {
+        let covered = |held: &Held<P>| held.seq <= last && held.epoch == epoch && !held.whole;
+        self.held.iter().position(covered).map(|at| self.remove(at))
+    }
+
+    /// Removes the one that can best be spared: a suspect if there is any, else the farthest of the epoch, or the
+    /// lowest.
     #[inline(never)]
-    pub(crate) fn pop_covered(&mut self, last: Seq) -> Option<Held<P>> {
-        let mut at = self.held.iter().take_while(|held| held.prev < last).position(|held| held.seq <= last)?;
-        while at > 0 {
-            self.held.swap(at, at - 1);
-            at -= 1;
-        }
-        self.pop_front()
+    pub(crate) fn pop_spare(&mut self, epoch: Epoch, farthest: bool) -> Option<Held<P>> {
+        let suspect = self.held.iter().position(|held| held.epoch != epoch);
+        let own = if farthest { self.held.iter().rposition(|held| !held.whole) } else { None };
+        let at = suspect.or(own).unwrap_or(0);
+        (at < self.held.len()).then(|| self.remove(at))
+    }
+
+    /// Removes one of these; `None` when none is left.
+    #[inline(never)]
+    pub(crate) fn pop(&mut self, which: Which) -> Option<Held<P>> {
+        let chosen = |held: &Held<P>| match which {
+            Which::All => true,
+            Which::Of(epoch) => held.epoch == epoch,
+            Which::NotOf(epoch) => held.epoch != epoch,
+            Which::Whole => held.whole,
+        };
+        self.held.iter().rposition(chosen).map(|at| self.remove(at))
+    }
+
+    /// Takes events of one epoch for those of another: a planted fault and nothing else.
+    pub(crate) fn rename(&mut self, from: Epoch, to: Epoch) {
+        self.held.iter_mut().filter(|held| held.epoch == from).for_each(|held| held.epoch = to);
+        self.held.sort_by_key(Held::key);
+        self.held.dedup_by_key(|held| held.key());
+        self.bytes = self.held.iter().map(|held| u64::from(held.bytes)).sum();
+    }
+
+    /// Whether an event of this epoch is held.
+    pub(crate) fn has(&self, epoch: Epoch) -> bool {
+        self.held.iter().any(|held| held.epoch == epoch)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.held.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.held.is_empty()
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -132,20 +167,24 @@ impl<P> Gap<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gap, Held};
-    use crate::entity::Status;
+    use super::{Gap, Held, Which};
+    use crate::entity::{Epoch, Status};
     use crate::ids::EventId;
     use crate::jitter::Jitter;
 
-    fn event(prev: u64, seq: u64) -> Held<u64> {
+    const EPOCH: Epoch = Epoch(7);
+
+    fn event(epoch: Epoch, prev: u64, seq: u64) -> Held<u64> {
         Held {
             prev,
             seq,
             id: EventId::NONE,
+            epoch,
             status: Status::NONE,
             bytes: seq as u32,
             payload: Some(seq),
             visible: true,
+            whole: false,
         }
     }
 
@@ -162,21 +201,21 @@ mod tests {
                         let prev = jitter.between(0, 20);
                         let seq = prev + jitter.between(1, 4);
                         let fresh = !model.contains(&(prev, seq));
-                        assert_eq!(gap.insert(event(prev, seq)).is_ok(), fresh, "seed {seed}");
+                        assert_eq!(gap.insert(event(EPOCH, prev, seq)).is_ok(), fresh, "seed {seed}");
                         if fresh {
                             model.push((prev, seq));
                             model.sort_unstable();
                         }
                     }
                     3 => {
-                        let popped = gap.pop_front().map(|held| (held.prev, held.seq));
+                        let popped = gap.pop_front(EPOCH).map(|held| (held.prev, held.seq));
                         let expected = if model.is_empty() { None } else { Some(model.remove(0)) };
                         assert_eq!(popped, expected, "seed {seed}");
                     }
-                    4 => assert_eq!(gap.pop_back().map(|held| (held.prev, held.seq)), model.pop(), "seed {seed}"),
+                    4 => assert_eq!(gap.pop_spare(EPOCH, true).map(|held| (held.prev, held.seq)), model.pop(), "seed {seed}"),
                     _ => {
                         let last = jitter.between(0, 24);
-                        while let Some(held) = gap.pop_covered(last) {
+                        while let Some(held) = gap.pop_covered(EPOCH, last) {
                             assert!(held.seq <= last, "seed {seed}");
                         }
                         model.retain(|&(_, seq)| seq > last);
@@ -186,5 +225,22 @@ mod tests {
                 assert_eq!(gap.bytes(), model.iter().map(|&(_, seq)| seq).sum::<u64>(), "seed {seed}");
             }
         }
+    }
+
+    /// Suspects lie beside the events of the epoch, and are spared last.
+    #[test]
+    fn epochs_do_not_mix() {
+        let mut gap = Gap::default();
+        for (epoch, seq) in [(EPOCH, 5), (Epoch(3), 2), (EPOCH, 4), (Epoch(9), 1), (Epoch(3), 2)] {
+            let _ = gap.insert(event(epoch, seq - 1, seq));
+        }
+        assert_eq!(gap.len(), 4);
+        assert_eq!(gap.front(EPOCH).map(|held| held.seq), Some(4));
+        assert_eq!(gap.front(Epoch(3)).map(|held| held.seq), Some(2));
+        assert_eq!(gap.pop_spare(EPOCH, true).map(|held| held.epoch), Some(Epoch(3)));
+        assert_eq!(gap.pop(Which::NotOf(EPOCH)).map(|held| held.epoch), Some(Epoch(9)));
+        assert!(gap.pop(Which::NotOf(EPOCH)).is_none());
+        assert_eq!(gap.pop(Which::Of(EPOCH)).map(|held| held.seq), Some(5));
+        assert_eq!(gap.bytes(), 4);
     }
 }

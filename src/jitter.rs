@@ -7,7 +7,7 @@ use crate::time::Millis;
 pub(crate) struct Jitter(u64);
 
 impl Jitter {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Jitter(seed)
     }
 

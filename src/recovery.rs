@@ -8,83 +8,68 @@
 //!
 //! A recovery is allocated when trouble starts and freed when nothing is left to remember.
 
-use crate::config::{AGREEING_ANSWERS, ERROR_BASE, ERROR_CAP, RETIRED_EPOCHS, SNAPSHOT_CAP};
-use crate::entity::{EntityId, Epoch, Seq, Status};
+use crate::config::{AGREEING_ANSWERS, ERROR_BASE, ERROR_CAP, RETIRED_EPOCHS, SNAPSHOT_CAP, SUSPECT_EPOCHS};
+use crate::entity::{Epoch, Seq};
 use crate::gap::Gap;
 use crate::jitter::Jitter;
-use crate::time::{Instant, Millis, earliest};
+use crate::time::{Instant, Millis};
 use crate::zoo::{self, Bug};
 
 /// A request's id. Positive, unique per client, never used again.
 pub type Request = u32;
 
-/// A place on the ladder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// A place on the ladder. From `Grace` on there is a time when it ends by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
 pub(crate) enum Stage {
     /// Nothing is asked or awaited.
     #[default]
     Rest,
-    /// Waiting out simple reordering.
-    Grace(Instant),
-    /// The pages that answer a resume are coming, until this deadline; takes no slot (R20).
-    Resume(Instant),
-    Replay(Step),
-    Snapshot(Step),
-    /// An `error` was answered: wait, then go on.
-    Error(Instant),
-    /// Given up for now; tried again then.
-    Failed(Instant),
     /// Refused for good, until subscribed anew.
     Denied,
-}
-
-/// How far a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Step {
-    /// Paced: it may go out then.
-    Wait(Instant),
     /// It waits for a slot (R20).
-    Ready,
-    /// It is out until this deadline.
-    Out(Instant),
+    ReplayReady,
+    SnapshotReady,
+    /// Waiting out simple reordering.
+    Grace,
+    /// Paced.
+    SnapshotWait,
+    /// An `error` was answered: wait, then go on.
+    Error,
+    /// Given up for now; tried again then.
+    Failed,
+    /// The pages that answer a resume are coming, until this deadline; takes no slot (R20).
+    Resume,
+    /// A request is out until this deadline.
+    ReplayOut,
+    SnapshotOut,
 }
 
 impl Stage {
-    /// When the next thing happens by itself.
-    pub(crate) fn timer(self) -> Option<Instant> {
-        match self {
-            Stage::Replay(Step::Out(_)) if zoo::has(Bug::LoseTimer) => None,
-            Stage::Grace(at) | Stage::Resume(at) | Stage::Error(at) | Stage::Failed(at) => Some(at),
-            Stage::Replay(Step::Wait(at) | Step::Out(at)) | Stage::Snapshot(Step::Wait(at) | Step::Out(at)) => Some(at),
-            _ => None,
-        }
-    }
-
     pub(crate) fn is_out(self) -> bool {
-        matches!(self, Stage::Replay(Step::Out(_)) | Stage::Snapshot(Step::Out(_)))
+        self >= Stage::ReplayOut
     }
 
     pub(crate) fn is_ready(self) -> bool {
-        matches!(self, Stage::Replay(Step::Ready) | Stage::Snapshot(Step::Ready))
+        matches!(self, Stage::ReplayReady | Stage::SnapshotReady)
+    }
+
+    pub(crate) fn is_replay(self) -> bool {
+        matches!(self, Stage::ReplayReady | Stage::ReplayOut)
+    }
+
+    pub(crate) fn is_snapshot(self) -> bool {
+        matches!(self, Stage::SnapshotWait | Stage::SnapshotReady | Stage::SnapshotOut)
+    }
+
+    /// A request, or a resume, whose pages or answer are awaited.
+    pub(crate) fn is_awaited(self) -> bool {
+        self >= Stage::Resume
     }
 }
 
-/// A replay that was asked for and is wanted while any of its numbers is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ask {
-    pub request: Request,
-    pub from: Seq,
-    /// `None`: up to the head.
-    pub to: Option<Seq>,
-    pub tries: u8,
-    /// A page has come.
-    pub paged: bool,
-    /// Its `done` confirms the position on this socket (R30).
-    pub confirms: bool,
-}
-
 /// Why a snapshot is asked that is adopted whatever its number (R14).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Question {
     #[default]
     None,
@@ -101,23 +86,53 @@ pub(crate) enum Question {
 impl Question {
     /// Whether events must wait for the answer, since applying them would mix two histories.
     pub(crate) fn blocks(self) -> bool {
-        matches!(self, Question::Fork | Question::Fault | Question::Anew)
+        self >= Question::Fork
     }
 }
 
-/// Frames of an epoch that no snapshot has named (R7).
+/// Another epoch than the entity's, and what is known of it (R7).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Suspect<P> {
+pub(crate) struct Other {
     pub epoch: Epoch,
-    pub held: Gap<P>,
+    /// A frame named it, and no snapshot has spoken since.
+    pub suspected: bool,
+    /// How often a snapshot spoke against it; retired from [`AGREEING_ANSWERS`] on.
+    pub refuted: u8,
 }
 
-/// What is remembered of a final entity that was released and joined again (R31).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Floor {
-    pub epoch: Epoch,
-    pub seq: Seq,
-    pub status: Status,
+/// What was asked on this socket, and what is known from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Asked {
+    /// The snapshot request that is out, 0 for none.
+    pub snapshot: Request,
+    /// The replay, or resume, that is wanted while any of its numbers is missing; 0 for none.
+    pub replay: Request,
+    /// Its last number; `Seq::MAX`: up to the head.
+    pub to: Seq,
+    /// The highest number known of the server in this epoch (R21), 0 if none.
+    pub head: Seq,
+    /// The end of the gap that was reported, 0 if none.
+    pub gap: Seq,
+    /// How often the replay was asked.
+    pub tries: u8,
+    /// A page of it has come.
+    pub paged: bool,
+    /// Its `done` confirms the position on this socket (R30).
+    pub confirms: bool,
+    /// It said `done`: to be judged when what it brought was applied.
+    pub done: bool,
+    /// A request went out: shown as `recovering`.
+    pub shown: bool,
+    /// The subscription must be sent again after the wait.
+    pub resubscribe: bool,
+}
+
+impl Asked {
+    /// The replay is no longer wanted.
+    pub(crate) fn end_replay(&mut self) {
+        self.replay = 0;
+        self.confirms = false;
+    }
 }
 
 /// The fields that are asked for most stand first, as in the client.
@@ -125,144 +140,172 @@ pub(crate) struct Floor {
 #[repr(C)]
 pub(crate) struct Recovery<P> {
     pub stage: Stage,
-    pub entity: EntityId,
-    /// The snapshot request that is out, 0 for none.
-    pub snapshot: Request,
     /// A snapshot is needed.
     pub wants_snapshot: bool,
     pub question: Question,
-    /// The replay said `done`: to be judged when what it brought was applied.
-    pub done: bool,
-    /// A request went out: shown as `recovering`.
-    pub shown: bool,
     /// Given up: shown as `failed` until nothing is missing.
     pub failed: bool,
     /// The server no longer has what follows the position: don't resume from it.
     pub no_after: bool,
-    /// The subscription must be sent again after the wait.
-    pub resubscribe: bool,
     /// Snapshots asked since the entity was last live.
     pub snapshots: u8,
     /// Stale answers in a row (R14, R22).
     pub lag: u8,
     /// Errors answered in a row.
     pub errors: u8,
-    /// Faults of `reduce` or `terminal` in a row, and the number that failed (R36).
+    /// Faults of `reduce` or `terminal` in a row (R36).
     pub faults: u8,
-    pub fault_at: Seq,
-    /// Early events of the entity's epoch.
+    /// How often in a row answers named the retired epoch `flapping` (R7).
+    pub flaps: u8,
+    pub flapping: Epoch,
+    /// When the stage ends by itself.
+    pub due: Instant,
+    pub asked: Asked,
     pub held: Gap<P>,
-    pub ask: Option<Ask>,
-    /// The highest number known of the server in this epoch (R21).
-    pub head: Option<Seq>,
-    /// The end of the gap that was reported.
-    pub gap: Option<Seq>,
-    /// What this entity adds to the client's count of held bytes.
-    pub counted: u64,
-    /// What a replay brought that counts only when it is done (`replay: 'whole'`).
-    pub whole: Gap<P>,
-    pub suspects: Vec<Suspect<P>>,
-    /// Epochs that are over, oldest first (R7).
-    pub retired: Vec<Epoch>,
-    /// How often a snapshot spoke against a suspected epoch (R7).
-    pub refuted: Vec<(Epoch, u8)>,
-    /// A retired epoch that answers keep naming, and how often in a row (R7).
-    pub flapping: Option<(Epoch, u8)>,
-    pub floor: Option<Floor>,
+    /// In the order in which they were named or retired.
+    pub others: Vec<Other>,
+    /// The number that could not be reduced (R36).
+    pub fault_at: Seq,
     /// When a released entity is let go (R31).
-    pub linger: Option<Instant>,
-    pub far_asked: Option<Instant>,
-    pub diverged: Option<Instant>,
+    pub linger: Instant,
+    /// Until then no snapshot is asked because of a number far ahead (R12), or of a fork (R5).
+    pub far_pause: Instant,
+    pub fork_pause: Instant,
 }
 
 impl<P> Default for Recovery<P> {
     fn default() -> Self {
         Recovery {
-            entity: EntityId::default(),
             stage: Stage::Rest,
-            held: Gap::default(),
-            counted: 0,
-            whole: Gap::default(),
-            suspects: Vec::new(),
-            retired: Vec::new(),
-            refuted: Vec::new(),
-            flapping: None,
-            ask: None,
-            done: false,
-            snapshot: 0,
             wants_snapshot: false,
             question: Question::None,
-            head: None,
-            gap: None,
+            failed: false,
+            no_after: false,
             snapshots: 0,
             lag: 0,
             errors: 0,
             faults: 0,
+            flaps: 0,
+            flapping: Epoch(0),
+            due: Instant::NEVER,
+            asked: Asked::default(),
+            held: Gap::default(),
+            others: Vec::new(),
             fault_at: 0,
-            shown: false,
-            failed: false,
-            no_after: false,
-            resubscribe: false,
-            floor: None,
-            linger: None,
-            far_asked: None,
-            diverged: None,
+            linger: Instant::NEVER,
+            far_pause: Instant(0),
+            fork_pause: Instant(0),
         }
     }
 }
 
 impl<P> Recovery<P> {
     /// When the next thing happens to the entity by itself.
-    pub(crate) fn timer(&self) -> Option<Instant> {
-        earliest(self.stage.timer(), self.linger)
+    pub(crate) fn timer(&self) -> Instant {
+        if zoo::has(Bug::LoseTimer) && self.stage == Stage::ReplayOut {
+            return self.linger;
+        }
+        self.due.min(self.linger)
     }
 
-    pub(crate) fn held_events(&self) -> usize {
-        self.held.len() + self.whole.len() + self.suspects.iter().map(|suspect| suspect.held.len()).sum::<usize>()
-    }
-
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.held.bytes() + self.whole.bytes() + self.suspects.iter().map(|suspect| suspect.held.bytes()).sum::<u64>()
+    fn other(&mut self, epoch: Epoch) -> Option<&mut Other> {
+        self.others.iter_mut().find(|other| other.epoch == epoch)
     }
 
     pub(crate) fn is_retired(&self, epoch: Epoch) -> bool {
-        self.retired.contains(&epoch)
+        self.others.iter().any(|other| other.epoch == epoch && other.refuted >= AGREEING_ANSWERS)
+    }
+
+    pub(crate) fn suspects(&self) -> bool {
+        self.count(true, false).0 > 0
+    }
+
+    /// Nothing is known of the epoch any more.
+    #[inline(never)]
+    pub(crate) fn forget(&mut self, epoch: Epoch) {
+        if let Some(at) = self.others.iter().position(|other| other.epoch == epoch) {
+            self.others.remove(at);
+        }
+    }
+
+    /// How many are suspected, or retired, and the oldest of them.
+    #[inline(never)]
+    fn count(&self, suspected: bool, retired: bool) -> (usize, Epoch) {
+        let (mut count, mut oldest) = (0, Epoch::NONE);
+        for other in &self.others {
+            if other.suspected == suspected && (other.refuted >= AGREEING_ANSWERS) == retired {
+                count += 1;
+                if oldest == Epoch::NONE {
+                    oldest = other.epoch;
+                }
+            }
+        }
+        (count, oldest)
+    }
+
+    /// Notes a suspected epoch. False: there are too many.
+    #[inline(never)]
+    pub(crate) fn suspect(&mut self, epoch: Epoch) -> bool {
+        if let Some(other) = self.other(epoch) {
+            other.suspected = true;
+            return true;
+        }
+        if self.count(true, false).0 >= SUSPECT_EPOCHS {
+            return false;
+        }
+        self.note(Other { epoch, suspected: true, refuted: 0 });
+        true
     }
 
     pub(crate) fn retire(&mut self, epoch: Epoch) {
-        self.retired.retain(|&other| other != epoch);
-        if self.retired.len() == RETIRED_EPOCHS {
-            self.retired.remove(0);
+        self.forget(epoch);
+        let (retired, oldest) = self.count(false, true);
+        if retired == RETIRED_EPOCHS {
+            self.forget(oldest);
         }
-        self.retired.push(epoch);
+        self.note(Other { epoch, suspected: false, refuted: AGREEING_ANSWERS });
+    }
+
+    /// Makes room at the cost of one that was refuted but not retired: there is one, since the others are bounded.
+    fn note(&mut self, other: Other) {
+        if self.others.len() == SUSPECT_EPOCHS + RETIRED_EPOCHS {
+            self.forget(self.count(false, false).1);
+        }
+        self.others.push(other);
     }
 
     /// Counts an answer that named a retired epoch; true when the server has said so often enough.
     pub(crate) fn flaps(&mut self, epoch: Epoch) -> bool {
-        let times = match self.flapping {
-            Some((named, times)) if named == epoch => times + 1,
-            _ => 1,
-        };
-        self.flapping = Some((epoch, times));
-        times >= AGREEING_ANSWERS
+        if self.flapping != epoch {
+            self.flaps = 0;
+        }
+        self.flapping = epoch;
+        self.flaps += 1;
+        self.flaps >= AGREEING_ANSWERS
     }
 
-    /// Counts a snapshot that spoke against a suspected epoch; retires it after enough of them.
-    pub(crate) fn refute(&mut self, epoch: Epoch) {
-        let at = match self.refuted.iter().position(|&(named, _)| named == epoch) {
-            Some(at) => at,
-            None => {
-                if self.refuted.len() == RETIRED_EPOCHS {
-                    self.refuted.remove(0);
+    /// A snapshot spoke against all suspected epochs; those that it spoke against often enough are retired.
+    #[inline(never)]
+    pub(crate) fn refute(&mut self) {
+        let mut at = 0;
+        while let Some(other) = self.others.get_mut(at) {
+            at += 1;
+            if core::mem::take(&mut other.suspected) {
+                other.refuted += 1;
+                if other.refuted >= AGREEING_ANSWERS {
+                    // It goes to the end of the list, and another takes its place.
+                    let epoch = other.epoch;
+                    self.retire(epoch);
+                    at = 0;
                 }
-                self.refuted.push((epoch, 0));
-                self.refuted.len() - 1
             }
-        };
-        self.refuted[at].1 += 1;
-        if self.refuted[at].1 >= AGREEING_ANSWERS {
-            self.refuted.remove(at);
-            self.retire(epoch);
+        }
+    }
+
+    /// Suspicions are void; what snapshots have said stays.
+    pub(crate) fn acquit(&mut self) {
+        for other in &mut self.others {
+            other.suspected = false;
         }
     }
 
@@ -271,22 +314,16 @@ impl<P> Recovery<P> {
         (ERROR_BASE << self.errors.saturating_sub(1).min(4)).min(ERROR_CAP)
     }
 
-    /// Nothing is missing: what was counted towards giving up is forgotten.
+    /// Nothing is missing: what was counted towards giving up is forgotten. The stage is the client's to set.
     pub(crate) fn rest(&mut self) {
-        self.stage = Stage::Rest;
-        self.ask = None;
-        self.done = false;
-        self.snapshot = 0;
-        self.head = None;
-        self.gap = None;
+        self.asked = Asked::default();
+        self.failed = false;
+        self.no_after = false;
         self.snapshots = 0;
         self.lag = 0;
         self.errors = 0;
-        self.shown = false;
-        self.failed = false;
-        self.no_after = false;
-        self.resubscribe = false;
-        self.flapping = None;
+        self.flaps = 0;
+        self.flapping = Epoch(0);
     }
 
     /// A socket ended: requests end with it, held events and suspicions stay (R30).
@@ -294,42 +331,33 @@ impl<P> Recovery<P> {
         if self.stage != Stage::Denied {
             self.stage = Stage::Rest;
         }
-        self.ask = None;
-        self.done = false;
-        self.snapshot = 0;
-        self.head = None;
-        self.gap = None;
-        self.shown = false;
-        self.resubscribe = false;
-        if self.failed {
+        self.due = Instant::NEVER;
+        self.asked = Asked::default();
+        if core::mem::take(&mut self.failed) {
             // A new socket is a new chance.
-            self.failed = false;
             self.snapshots = 0;
         }
     }
 
     /// Whether it can be freed.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self, now: Instant) -> bool {
         self.stage == Stage::Rest
-            && self.held_events() == 0
-            && self.suspects.is_empty()
-            && self.retired.is_empty()
-            && self.refuted.is_empty()
-            && self.flapping.is_none()
-            && self.ask.is_none()
-            && self.snapshot == 0
+            && self.held.len() == 0
+            && self.others.iter().all(|other| !other.suspected && other.refuted == 0)
+            && self.flaps == 0
+            && self.asked.replay == 0
+            && self.asked.snapshot == 0
+            && self.asked.head == 0
+            && !self.asked.resubscribe
             && !self.wants_snapshot
             && self.question == Question::None
-            && self.head.is_none()
             && self.faults == 0
             && !self.failed
             && !self.no_after
-            && !self.resubscribe
             && self.lag == 0
-            && self.floor.is_none()
-            && self.linger.is_none()
-            && self.far_asked.is_none()
-            && self.diverged.is_none()
+            && self.linger == Instant::NEVER
+            && self.far_pause <= now
+            && self.fork_pause <= now
     }
 }
 
@@ -382,6 +410,7 @@ mod tests {
     fn only_the_last_eight_epochs_stay_retired() {
         let mut recovery = Recovery::<()>::default();
         (0..10).for_each(|epoch| recovery.retire(Epoch(epoch)));
+        assert_eq!(recovery.others.len(), 8);
         assert!(!recovery.is_retired(Epoch(1)));
         assert!((2..10).all(|epoch| recovery.is_retired(Epoch(epoch))));
     }
@@ -389,11 +418,27 @@ mod tests {
     #[test]
     fn an_epoch_is_retired_by_the_third_refutation() {
         let mut recovery = Recovery::<()>::default();
-        recovery.refute(Epoch(3));
-        recovery.refute(Epoch(3));
-        assert!(!recovery.is_retired(Epoch(3)));
-        recovery.refute(Epoch(3));
-        assert!(recovery.is_retired(Epoch(3)));
+        for times in 1..=3 {
+            assert!(recovery.suspect(Epoch(3)) && recovery.suspects());
+            recovery.refute();
+            assert!(!recovery.suspects());
+            assert_eq!(recovery.is_retired(Epoch(3)), times == 3);
+        }
+    }
+
+    #[test]
+    fn many_epochs_find_room() {
+        let mut recovery = Recovery::<()>::default();
+        for epoch in 0..100 {
+            assert!(recovery.suspect(Epoch(epoch)));
+            recovery.refute();
+            if epoch % 3 == 0 {
+                recovery.retire(Epoch(epoch));
+            }
+            assert!(recovery.others.len() <= 16);
+        }
+        assert_eq!((100..120).filter(|&epoch| recovery.suspect(Epoch(epoch))).count(), 8);
+        assert_eq!(recovery.others.len(), 16);
     }
 
     #[test]

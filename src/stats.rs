@@ -1,7 +1,8 @@
 //! Counters of what was done, and not done, since the client was made.
 
 /// Everything that is counted. Numbers only grow.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 #[cfg_attr(feature = "wire", derive(serde::Serialize))]
 #[cfg_attr(feature = "wire", serde(rename_all = "camelCase"))]
 pub struct Stats {
@@ -43,4 +44,43 @@ pub struct Stats {
     pub dials: u64,
     /// Sockets closed by the client to replace them.
     pub replaced: u64,
+}
+
+impl core::hash::Hash for Stats {
+    /// Counters never decide anything: clients that differ in them alone behave alike.
+    fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
+}
+
+/// How many there are.
+const COUNTERS: usize = size_of::<Stats>() / size_of::<u64>();
+
+impl Stats {
+    pub(crate) const ZERO: Stats = Stats {
+        applied: 0,
+        adopted: 0,
+        duplicates: 0,
+        silent: 0,
+        held: 0,
+        overflowed: 0,
+        gaps: 0,
+        replays: 0,
+        snapshots: 0,
+        stale: 0,
+        after_final: 0,
+        retired: 0,
+        diverged: 0,
+        resets: 0,
+        bad_frames: 0,
+        unknown: 0,
+        unwanted: 0,
+        dials: 0,
+        replaced: 0,
+    };
+
+    /// The counters in the order of the fields.
+    #[must_use]
+    pub fn list(&self) -> &[u64; COUNTERS] {
+        // SAFETY: the struct is `repr(C)` and has `u64` fields only, so it is laid out like an array of them.
+        unsafe { &*core::ptr::from_ref(self).cast() }
+    }
 }

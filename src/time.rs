@@ -12,6 +12,14 @@ pub struct Instant(pub u64);
 pub type Millis = u64;
 
 impl Instant {
+    /// Later than all others: a timer that is not armed.
+    pub(crate) const NEVER: Instant = Instant(u64::MAX);
+
+    /// `None` for [`Instant::NEVER`].
+    pub(crate) fn armed(self) -> Option<Instant> {
+        (self != Instant::NEVER).then_some(self)
+    }
+
     /// Milliseconds from `earlier` to `self`, 0 if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Instant) -> Millis {
@@ -23,14 +31,5 @@ impl Add<Millis> for Instant {
     type Output = Instant;
     fn add(self, millis: Millis) -> Instant {
         Instant(self.0 + millis)
-    }
-}
-
-/// The earlier of two optional points.
-#[must_use]
-pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }

@@ -3,7 +3,7 @@
 //! A reconnect asks for a hundred thousand entities at once; each keeps two bytes that name its wave.
 
 use crate::recovery::Request;
-use crate::time::{Instant, earliest};
+use crate::time::Instant;
 
 /// Waves at a time. Further questions wait until one is over: all have deadlines.
 pub(crate) const WAVES: usize = 4_096;
@@ -19,71 +19,72 @@ pub(crate) enum WaveKind {
     Heads,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wave {
     pub kind: WaveKind,
-    pub request: Request,
-    pub deadline: Instant,
     /// How often it was asked before.
     pub tries: u8,
-    /// Entities that still wait.
+    pub request: Request,
+    pub deadline: Instant,
+    /// Entities that still wait; nobody's place is free.
     pub waiting: u32,
 }
 
 /// A place in the table; entities store it plus one.
 pub(crate) type WaveId = u16;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Waves {
-    waves: Vec<Option<Wave>>,
+    waves: Vec<Wave>,
 }
 
 impl Waves {
-    pub(crate) fn open(&mut self, kind: WaveKind, request: Request, deadline: Instant, tries: u8) -> Option<WaveId> {
-        let wave = Some(Wave { kind, request, deadline, tries, waiting: 0 });
-        if let Some(at) = self.waves.iter().position(Option::is_none) {
-            self.waves[at] = wave;
-            return Some(at as WaveId + 1);
-        }
-        if self.waves.len() == WAVES {
-            return None;
-        }
-        self.waves.push(wave);
-        Some(self.waves.len() as WaveId)
-    }
+    pub(crate) const NONE: Waves = Waves { waves: Vec::new() };
 
-    /// A wave of this kind, request and deadline, opened if there is none.
-    pub(crate) fn join(&mut self, kind: WaveKind, request: Request, deadline: Instant) -> Option<WaveId> {
-        let same = |wave: &Option<Wave>| {
-            wave.as_ref().is_some_and(|wave| {
-                wave.kind == kind && wave.request == request && wave.deadline == deadline && wave.tries == 0
-            })
+    /// A place for this wave, which somebody enters at once: that of an equal one, or a free one.
+    #[inline(never)]
+    pub(crate) fn open(&mut self, wave: Wave) -> Option<WaveId> {
+        let same = |other: &Wave| {
+            other.waiting > 0
+                && other.kind == wave.kind
+                && other.request == wave.request
+                && other.deadline == wave.deadline
+                && other.tries == wave.tries
         };
-        match self.waves.iter().position(same) {
-            Some(at) => Some(at as WaveId + 1),
-            None => self.open(kind, request, deadline, 0),
-        }
-    }
-
-    pub(crate) fn get(&self, id: WaveId) -> Option<&Wave> {
-        self.waves.get(usize::from(id).wrapping_sub(1))?.as_ref()
-    }
-
-    pub(crate) fn enter(&mut self, id: WaveId) {
-        if let Some(Some(wave)) = self.waves.get_mut(usize::from(id).wrapping_sub(1)) {
-            wave.waiting += 1;
-        }
-    }
-
-    /// One entity waits no longer; a wave that nobody waits for is over.
-    pub(crate) fn leave(&mut self, id: WaveId) {
-        if let Some(slot) = self.waves.get_mut(usize::from(id).wrapping_sub(1))
-            && let Some(wave) = slot
-        {
-            wave.waiting = wave.waiting.saturating_sub(1);
-            if wave.waiting == 0 {
-                *slot = None;
+        let free = |other: &Wave| other.waiting == 0;
+        match self.waves.iter().position(same).or_else(|| self.waves.iter().position(free)) {
+            Some(at) => {
+                let waiting = self.waves[at].waiting;
+                self.waves[at] = Wave { waiting, ..wave };
+                Some(at as WaveId + 1)
             }
+            None if self.waves.len() == WAVES => None,
+            None => {
+                self.waves.push(wave);
+                Some(self.waves.len() as WaveId)
+            }
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn get(&self, id: WaveId) -> Option<&Wave> {
+        self.waves.get(usize::from(id).wrapping_sub(1)).filter(|wave| wave.waiting > 0)
+    }
+
+    /// An entity goes from one wave to another; 0 is none.
+    #[inline(never)]
+    pub(crate) fn change(&mut self, from: WaveId, to: WaveId) {
+        for (id, by) in [(to, 1), (from, u32::MAX)] {
+            if let Some(wave) = self.waves.get_mut(usize::from(id).wrapping_sub(1)) {
+                wave.waiting = wave.waiting.wrapping_add(by);
+            }
+        }
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn end(&mut self, id: WaveId) {
+        if let Some(wave) = self.waves.get_mut(usize::from(id).wrapping_sub(1)) {
+            wave.waiting = 0;
         }
     }
 
@@ -91,25 +92,24 @@ impl Waves {
         self.waves.clear();
     }
 
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.waves.iter().flatten().fold(None, |at, wave| earliest(at, Some(wave.deadline)))
-    }
-
-    /// A wave whose deadline has passed.
-    pub(crate) fn due(&self, now: Instant) -> Option<WaveId> {
-        let due = |wave: &Option<Wave>| wave.as_ref().is_some_and(|wave| wave.deadline <= now);
-        self.waves.iter().position(due).map(|at| at as WaveId + 1)
-    }
-
-    /// Nobody waits for it any more.
-    pub(crate) fn end(&mut self, id: WaveId) {
-        if let Some(wave) = self.waves.get_mut(usize::from(id).wrapping_sub(1)) {
-            *wave = None;
+    /// The wave that is due first.
+    #[inline(never)]
+    pub(crate) fn first(&self) -> Option<(Instant, WaveId)> {
+        let mut first = None;
+        for (at, wave) in self.waves.iter().enumerate() {
+            if wave.waiting > 0 && first.is_none_or(|(deadline, _)| wave.deadline < deadline) {
+                first = Some((wave.deadline, at as WaveId + 1));
+            }
         }
+        first
     }
 
     /// Sets the deadlines that have passed to `deadline`: the page slept (R28).
     pub(crate) fn rearm(&mut self, now: Instant, deadline: Instant) {
-        self.waves.iter_mut().flatten().filter(|wave| wave.deadline <= now).for_each(|wave| wave.deadline = deadline);
+        for wave in &mut self.waves {
+            if wave.deadline <= now {
+                wave.deadline = deadline;
+            }
+        }
     }
 }

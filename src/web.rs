@@ -18,6 +18,7 @@ mod outputs;
 use core::cell::UnsafeCell;
 
 use crate::client::{Client, EntityId, Epoch, EventId, ModelId, Seq, Status};
+use crate::config::Config;
 use crate::time::Instant;
 
 #[global_allocator]
@@ -47,16 +48,14 @@ compile_error!("the driver is for wasm without threads");
 // SAFETY: without atomics there is one thread, so nothing is ever shared between two.
 unsafe impl<T> core::marker::Sync for Single<T> {}
 
-static DRIVER: Single<Option<Driver>> = Single(UnsafeCell::new(None));
+static DRIVER: Single<Driver> =
+    Single(UnsafeCell::new(Driver { client: Client::with(Config::DEFAULT, 0), command: Vec::new() }));
 static NUMBERS: Single<Registers> = Single(UnsafeCell::new([0.0; REGISTERS]));
 
-/// The client. Traps before `create`.
+/// The client of this instance.
 fn driver() -> &'static mut Driver {
     // SAFETY: each export takes it once, and there are no imports through which an export could be entered twice.
-    match unsafe { &mut *DRIVER.0.get() } {
-        Some(driver) => driver,
-        None => core::panic!("no client"),
-    }
+    unsafe { &mut *DRIVER.0.get() }
 }
 
 fn numbers() -> &'static mut Registers {
@@ -70,13 +69,11 @@ pub extern "C" fn registers() -> *mut f64 {
     NUMBERS.0.get().cast()
 }
 
-/// Makes the client from the options in the registers.
+/// Gives the client the options in the registers; to be called first, and once.
 #[unsafe(no_mangle)]
 pub extern "C" fn create(seed_high: u32, seed_low: u32) {
     let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
-    let driver = Driver { client: Client::new(options::config(numbers()), seed), command: Vec::new() };
-    // SAFETY: as above.
-    unsafe { *DRIVER.0.get() = Some(driver) };
+    options::config(numbers(), driver().client.configure(seed));
 }
 
 /// Declares the model in the registers and returns its number.
@@ -119,16 +116,25 @@ pub extern "C" fn accept_with_id(
 /// Gives the core an input whose numbers are in the registers. Some inputs have an answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn handle(input: u32, now: f64) -> u32 {
-    inputs::handle(&mut driver().client, input, Instant(now as u64), numbers())
+    let client = &mut driver().client;
+    client.set_now(Instant(now as u64));
+    inputs::handle(client, input, numbers())
 }
 
 /// Puts the next output's numbers into the registers and returns its kind; 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn poll(now: f64) -> u32 {
-    outputs::write(driver(), Instant(now as u64), numbers())
+    let driver = driver();
+    let now = Instant(now as u64);
+    driver.client.set_now(now);
+    outputs::write(driver, now, numbers())
 }
 
+<<<<<<< HEAD
 /// Puts what is known of an entity into the registers: sync, held events, epoch (−1: no position), seq, status.
+=======
+/// Puts what is known of an entity into the registers: sync, held events, epoch or −1, seq, status.
+>>>>>>> core
 ///
 /// It works after a trap too, to find out where the entities stood (R38): what is half written is numbers.
 #[unsafe(no_mangle)]

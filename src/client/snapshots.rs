@@ -1,48 +1,36 @@
 //! Epochs and snapshots (R7, R14–R18, R31).
 
 use super::*;
-use crate::zoo::{self, Bug};
 
 impl<P> Client<P> {
     /// A frame of an epoch that no snapshot has named: hold it, and ask.
-    pub(super) fn suspect(&mut self, id: EntityId, epoch: Epoch, event: Held<P>) {
-        if self.is_retired(id, epoch) {
+    pub(super) fn suspect(&mut self, id: EntityId, event: Held<P>) {
+        if self.is_retired(id, event.epoch) {
             self.stats.retired += 1;
-            return self.discard(event.payload);
+            return self.spend(event);
         }
         self.stats.held += 1;
-        let recovery = self.recover(id);
-        let at = match recovery.suspects.iter().position(|suspect| suspect.epoch == epoch) {
-            Some(at) => at,
-            None if recovery.suspects.len() == SUSPECT_EPOCHS => {
-                self.stats.overflowed += 1;
-                return self.discard(event.payload);
-            }
-            None => {
-                recovery.suspects.push(Suspect { epoch, held: Gap::default() });
-                recovery.suspects.len() - 1
-            }
-        };
-        if let Err(repeat) = recovery.suspects[at].held.insert(event) {
-            self.stats.duplicates += 1;
-            self.discard(repeat.payload);
+        if !self.entities[id].recover().suspect(event.epoch) {
+            self.stats.overflowed += 1;
+            return self.spend(event);
         }
-        self.note_bytes(id);
-        self.entities[id].flags.set(Flags::CLEAR, false);
+        self.hold(id, event);
         self.bound(id);
         self.hurry_member(id);
+        self.entities[id].clear(Flags::CLEAR);
         self.touch(id);
     }
 
     /// A member's snapshot comes before its events, unless it was lost or overtaken: then it is asked for after the grace.
     fn hurry_member(&mut self, id: EntityId) {
         let until = self.now + self.config.gap.grace;
-        let Some(wave) = self.waves.get(self.entities[id].wave) else { return };
-        if wave.kind == WaveKind::Member && wave.deadline > until && self.entities[id].position().is_none() {
-            let request = wave.request;
-            if let Some(wave) = self.waves.join(WaveKind::Member, request, until) {
-                self.set_wave(id, wave);
-            }
+        let entity = &self.entities[id];
+        if let Some(&wave) = self.waves.get(entity.wave)
+            && wave.kind == WaveKind::Member
+            && wave.deadline > until
+            && !entity.has(Flags::PLACED)
+        {
+            self.join_wave(id, Wave { deadline: until, ..wave });
         }
     }
 
@@ -50,97 +38,120 @@ impl<P> Client<P> {
     #[inline(never)]
     pub(super) fn suspect_epoch(&mut self, id: EntityId, epoch: Epoch) {
         if !self.is_retired(id, epoch) {
-            let recovery = self.recover(id);
-            if recovery.suspects.len() < SUSPECT_EPOCHS
-                && recovery.suspects.iter().all(|suspect| suspect.epoch != epoch)
-            {
-                recovery.suspects.push(Suspect { epoch, held: Gap::default() });
-            }
+            self.entities[id].recover().suspect(epoch);
         }
         self.want_snapshot(id);
     }
 
+    #[inline(never)]
     pub(super) fn is_retired(&self, id: EntityId, epoch: Epoch) -> bool {
-        !zoo::has(Bug::RetireNothing) && self.recovery(id).is_some_and(|recovery| recovery.is_retired(epoch))
+        let recovery = &self.entities[id].recovery;
+        !zoo::has(Bug::RetireNothing) && recovery.as_ref().is_some_and(|recovery| recovery.is_retired(epoch))
     }
 
     /// Whether the entity waits for a snapshot under this request (R18).
     #[inline(never)]
     pub(super) fn awaits_snapshot(&self, id: EntityId, request: Request) -> bool {
-        let asked = self.recovery(id).is_some_and(|recovery| recovery.snapshot == request && request != 0);
-        let resumed = self.recovery(id).is_some_and(|recovery| {
-            matches!(recovery.stage, Stage::Resume(_)) && recovery.ask.is_some_and(|ask| ask.request == request)
+        let asked = self.entities[id].recovery.as_ref().is_some_and(|recovery| {
+            recovery.asked.snapshot == request
+                || recovery.stage == Stage::Resume && recovery.asked.replay == request
         });
-        zoo::has(Bug::TakeEveryAnswer) || asked || resumed || (self.entities[id].wave != 0 && self.wave_is(id, request))
+        zoo::has(Bug::TakeEveryAnswer) || asked && request != 0 || self.wave_is(id, request)
     }
 
+    /// Whether a snapshot is adopted, dropped, or a reason to ask again.
     pub(super) fn judge_snapshot(&mut self, id: EntityId, snapshot: Snapshot, payload: P) {
+        let Snapshot { request, epoch, seq, status } = snapshot;
+        let asked = request.is_some();
+        let reopens = self.reopens(id);
         let model = self.model(id);
-        let asked = snapshot.request.is_some();
-        let Some(position) = self.entities[id].position() else {
-            return self.adopt(id, snapshot, payload, false);
-        };
-        if model.continuity == Continuity::None {
-            return self.adopt(id, snapshot, payload, false);
+        let unnumbered = model.continuity == Continuity::None;
+        let resets = model.reset_seq == Some(seq) && !asked;
+        let entity = &mut self.entities[id];
+        entity.set(Flags::HEARD);
+        let (last, own) = (entity.last, epoch == entity.epoch);
+        let is_final = entity.has(Flags::FINAL);
+        let floored = entity.has(Flags::FLOORED);
+        if floored && (own || !reopens) {
+            return self.judge_on_floor(id, snapshot, payload);
         }
-        if model.reset_seq == Some(snapshot.seq) && !asked && snapshot.epoch == position.epoch {
-            return self.adopt(id, snapshot, payload, true);
+        if !is_final && (!entity.has(Flags::PLACED) || unnumbered) {
+            return self.adopt(id, snapshot, payload, floored);
         }
-        let question = self.recovery(id).map_or(Question::None, |recovery| recovery.question);
-        if snapshot.epoch != position.epoch {
-            if self.is_retired(id, snapshot.epoch) && question != Question::Anew {
-                if !asked || !self.recover(id).flaps(snapshot.epoch) {
+        let question = entity.recovery.as_ref().map_or(Question::None, |recovery| recovery.question);
+        if !own && (!is_final || reopens) {
+            if self.is_retired(id, epoch) && question != Question::Anew {
+                if !asked || !self.entities[id].recover().flaps(epoch) {
                     self.stats.retired += 1;
-                    self.discard(Some(payload));
+                    self.discard(payload);
                     if asked {
-                        self.try_failed(id, snapshot.request);
+                        self.try_failed(id, request);
                     }
                     return;
                 }
-                self.fault(Some(id), Fault::EpochFlapping);
+                self.fault(id, Fault::EpochFlapping);
             }
             return self.adopt(id, snapshot, payload, true);
         }
-        if snapshot.seq > position.seq || zoo::has(Bug::AcceptOlderSnapshot) {
-            return self.adopt(id, snapshot, payload, false);
+        let known = entity.status;
+        if is_final {
+            // Whatever it says, it raises the position at most (R8).
+            self.discard(payload);
+            if own {
+                self.refute_suspects(id);
+            }
+            if !own || seq > last {
+                self.after_final(id, epoch, seq);
+            } else {
+                self.stats.stale += u64::from(seq < last);
+            }
+            return self.end_question(id, None);
         }
-        let whatever = match question {
-            Question::None => false,
-            Question::Fault => snapshot.seq == position.seq,
-            Question::Lag | Question::Fork | Question::Anew => asked || question == Question::Anew,
-        };
-        if whatever {
-            return self.adopt(id, snapshot, payload, snapshot.seq < position.seq);
+        if seq > last
+            || resets
+            || match question {
+                Question::None => zoo::has(Bug::AcceptOlderSnapshot),
+                Question::Fault => seq == last,
+                Question::Lag | Question::Fork => asked,
+                Question::Anew => true,
+            }
+        {
+            return self.adopt(id, snapshot, payload, resets || seq < last && question != Question::None);
         }
-        if snapshot.seq < position.seq {
+        self.discard(payload);
+        if seq < last {
             self.stats.stale += 1;
-            self.discard(Some(payload));
             if asked {
-                let recovery = self.recover(id);
+                let recovery = self.entities[id].recover();
                 recovery.lag = recovery.lag.saturating_add(1);
                 if recovery.lag >= AGREEING_ANSWERS && recovery.question == Question::None {
                     recovery.question = Question::Lag;
                 }
                 self.refute_suspects(id);
-                self.try_failed(id, snapshot.request);
+                self.try_failed(id, request);
             }
-            return;
-        }
-        let status = self.entities[id].status;
-        if status.is_some() && snapshot.status.is_some() && status != snapshot.status {
-            self.discard(Some(payload));
+        } else if known.is_some() && status.is_some() && known != status {
             if asked {
                 self.answered(id);
             }
-            return self.diverged(id);
+            self.diverged(id);
+        } else {
+            self.refute_suspects(id);
+            self.end_question(id, Some(request));
         }
-        self.discard(Some(payload));
-        self.refute_suspects(id);
-        self.answered_by(id, snapshot.request);
-        let recovery = self.recover(id);
-        recovery.wants_snapshot = false;
-        recovery.no_after = false;
-        recovery.lag = 0;
+    }
+
+    /// The question of a snapshot is settled: by an answer to `request`, or, if that is none, by any.
+    fn end_question(&mut self, id: EntityId, request: Option<Option<Request>>) {
+        match request {
+            Some(request) => self.answered_by(id, request),
+            None => self.answered(id),
+        }
+        if let Some(recovery) = &mut self.entities[id].recovery {
+            recovery.wants_snapshot = false;
+            recovery.no_after = false;
+            recovery.lag = 0;
+        }
         self.touch(id);
     }
 
@@ -149,18 +160,18 @@ impl<P> Client<P> {
     fn answered_by(&mut self, id: EntityId, request: Option<Request>) {
         let entity = &self.entities[id];
         let (wave, member) = (entity.wave, entity.topics > 0);
-        let subscribes = self.waves.get(wave).is_some_and(|wave| wave.kind == WaveKind::Subscribe);
         let other = match request {
             Some(request) => !self.wave_is(id, request),
             // What is pushed may be the topic's doing.
             None => member,
         };
-        if subscribes && other {
+        let kept = other && self.waits_for(id, WaveKind::Subscribe);
+        if kept {
             self.entities[id].wave = 0;
-            self.answered(id);
+        }
+        self.answered(id);
+        if kept {
             self.entities[id].wave = wave;
-        } else {
-            self.answered(id);
         }
     }
 
@@ -168,207 +179,160 @@ impl<P> Client<P> {
     #[inline(never)]
     pub(super) fn answered(&mut self, id: EntityId) {
         self.set_wave(id, 0);
-        if let Some(recovery) = self.recovery_mut(id) {
-            recovery.snapshot = 0;
-            recovery.resubscribe = false;
-            if let Some(ask) = &mut recovery.ask {
-                ask.confirms = false;
-            }
-            if matches!(recovery.stage, Stage::Snapshot(_) | Stage::Resume(_) | Stage::Error(_) | Stage::Failed(_)) {
-                self.set_stage(id, Stage::Rest);
+        if let Some(recovery) = &mut self.entities[id].recovery {
+            recovery.asked.snapshot = 0;
+            recovery.asked.resubscribe = false;
+            recovery.asked.confirms = false;
+            let stage = recovery.stage;
+            if stage.is_snapshot() || matches!(stage, Stage::Resume | Stage::Error | Stage::Failed) {
+                self.set_stage(id, Stage::Rest, Instant::NEVER);
             }
         }
     }
 
     /// An answer that did not help: the next one is paced (ladder, rung 4).
     pub(super) fn try_failed(&mut self, id: EntityId, request: Option<Request>) {
-        let awaited = self.recover(id).snapshot;
+        let awaited = self.entities[id].recover().asked.snapshot;
         if awaited != 0 && Some(awaited) != request {
             // It answered a resume; the snapshot that was asked since is still to come.
             self.set_wave(id, 0);
             return self.touch(id);
         }
         self.answered(id);
-        self.recover(id).wants_snapshot = true;
-        self.touch(id);
+        self.want_snapshot(id);
     }
 
+    /// A snapshot of the entity's epoch speaks against all others.
     #[inline(never)]
     pub(super) fn refute_suspects(&mut self, id: EntityId) {
-        let Some(recovery) = self.recovery_mut(id) else {
-            return;
-        };
-        let suspects = core::mem::take(&mut recovery.suspects);
-        for suspect in suspects {
-            self.recover(id).refute(suspect.epoch);
-            self.discard_all(suspect.held);
+        let own = self.entities[id].own();
+        if let Some(recovery) = &mut self.entities[id].recovery {
+            recovery.refute();
         }
-        self.note_bytes(id);
+        self.drop_held(id, Which::NotOf(own));
+    }
+
+    /// Suspicions are void, whatever they were.
+    #[inline(never)]
+    pub(super) fn drop_suspicions(&mut self, id: EntityId) {
+        let own = self.entities[id].own();
+        if let Some(recovery) = &mut self.entities[id].recovery {
+            recovery.acquit();
+        }
+        self.drop_held(id, Which::NotOf(own));
     }
 
     /// Takes a snapshot as the truth.
     pub(super) fn adopt(&mut self, id: EntityId, snapshot: Snapshot, payload: P, reset: bool) {
-        self.note_undo(id, snapshot.seq);
-        let position = self.entities[id].position();
-        let same_epoch = position.is_some_and(|position| position.epoch == snapshot.epoch);
-        self.answered_by(id, snapshot.request);
-        if same_epoch {
+        let Snapshot { request, epoch, seq, status } = snapshot;
+        self.note_undo(id, seq);
+        let (before, last) = (self.entities[id].own(), self.entities[id].last);
+        let same = before == epoch;
+        self.answered_by(id, request);
+        if same {
             self.refute_suspects(id);
         }
-        if (reset || (position.is_some() && !same_epoch)) && !zoo::has(Bug::KeepHeldAcrossEpochs) {
+        if (reset || before != Epoch::NONE && !same) && !zoo::has(Bug::KeepHeldAcrossEpochs) {
             self.drop_history(id);
         }
-        let recovery = self.recover(id);
-        if !same_epoch {
-            if let Some(position) = position {
-                recovery.retire(position.epoch);
+        let entity = &mut self.entities[id];
+        let recovery = entity.recover();
+        if zoo::has(Bug::KeepHeldAcrossEpochs) {
+            recovery.held.rename(before, epoch);
+        }
+        if !same {
+            if before != Epoch::NONE {
+                recovery.retire(before);
             }
-            recovery.retired.retain(|&epoch| epoch != snapshot.epoch);
-            recovery.refuted.retain(|&(epoch, _)| epoch != snapshot.epoch);
-            if let Some(at) = recovery.suspects.iter().position(|suspect| suspect.epoch == snapshot.epoch) {
-                recovery.held = recovery.suspects.remove(at).held;
-            }
-            recovery.head = None;
+            recovery.forget(epoch);
+            recovery.asked.head = 0;
         }
         recovery.question = Question::None;
         recovery.wants_snapshot = false;
         recovery.no_after = false;
-        recovery.floor = None;
         recovery.lag = 0;
-        recovery.flapping = None;
+        recovery.flaps = 0;
         recovery.errors = 0;
-        if recovery.fault_at <= snapshot.seq {
+        if recovery.fault_at <= seq {
             recovery.faults = 0;
         }
-        if recovery.gap.is_some_and(|to| to <= snapshot.seq) {
-            recovery.gap = None;
+        if recovery.asked.gap <= seq {
+            recovery.asked.gap = 0;
         }
         if recovery.faults < AGREEING_ANSWERS {
             recovery.failed = false;
         }
-        let skipped = position
-            .filter(|position| same_epoch && !reset && snapshot.seq > position.seq && !zoo::has(Bug::HideSkipped))
-            .map(|position| (position.seq + 1, snapshot.seq));
+        entity.move_to(epoch, seq);
+        entity.status = status;
+        // Reopened: its next end is another.
+        if entity.has(Flags::FINAL) {
+            entity.clear(Flags::FINAL.and(Flags::ENDED));
+        }
+        entity.clear(Flags::CLEAR.and(Flags::FLOORED));
         for member in self.topics.members(id).to_vec() {
             // Its answer to a resume is owed to each member too; a cursor alone does not show that it came.
-            self.entities[member].flags.set(Flags::BEHIND, true);
+            self.entities[member].set(Flags::BEHIND);
         }
-        let entity = &mut self.entities[id];
-        entity.move_to(snapshot.epoch, snapshot.seq);
-        entity.status = snapshot.status;
-        if entity.has(Flags::FINAL) {
-            // Reopened: its next end is another.
-            entity.flags.set(Flags::FINAL, false);
-            entity.flags.set(Flags::ENDED, false);
-        }
-        entity.flags.set(Flags::CLEAR, false);
         self.stats.adopted += 1;
         self.stats.resets += u64::from(reset);
-        self.note_bytes(id);
-        self.emit(Output::Change(Change {
-            entity: id,
-            kind: ChangeKind::Snapshot,
-            epoch: snapshot.epoch,
-            prev: snapshot.seq,
-            seq: snapshot.seq,
-            status: snapshot.status,
-            id: EventId::NONE,
-            reset: reset && !zoo::has(Bug::HideReset),
-            skipped,
-            locks: false,
-            bytes: 0,
-            payload: Some(payload),
-        }));
+        let skips = same && !reset && seq > last && !zoo::has(Bug::HideSkipped);
+        let change = self.show(id, ChangeKind::Snapshot, epoch, seq, status, Some(payload));
+        change.reset = reset && !zoo::has(Bug::HideReset);
+        if skips {
+            change.from = last + 1;
+            change.to = seq;
+        }
         self.touch(id);
     }
 
     /// Held events, ids and requests belong to a history that is void.
     #[inline(never)]
     pub(super) fn drop_history(&mut self, id: EntityId) {
-        self.free_ids_of(id);
-        let Some(recovery) = self.recovery_mut(id) else {
-            return;
-        };
-        let held = core::mem::take(&mut recovery.held);
-        let whole = core::mem::take(&mut recovery.whole);
-        recovery.ask = None;
-        recovery.done = false;
-        recovery.head = None;
-        recovery.gap = None;
+        let entity = &mut self.entities[id];
+        let own = entity.own();
+        entity.ids = None;
+        let Some(recovery) = &mut entity.recovery else { return };
+        recovery.asked.end_replay();
+        recovery.asked.done = false;
+        recovery.asked.head = 0;
+        recovery.asked.gap = 0;
         recovery.faults = 0;
-        if matches!(recovery.stage, Stage::Grace(_) | Stage::Replay(_) | Stage::Resume(_)) {
-            self.set_stage(id, Stage::Rest);
+        let stage = recovery.stage;
+        if stage.is_replay() || matches!(stage, Stage::Grace | Stage::Resume) {
+            self.set_stage(id, Stage::Rest, Instant::NEVER);
         }
-        self.discard_all(held);
-        self.discard_all(whole);
-        self.note_bytes(id);
-    }
-
-    pub(super) fn snapshot_after_final(&mut self, id: EntityId, snapshot: Snapshot, payload: P) {
-        let reopens = self.model(id).reopen == Reopen::Epoch;
-        let asked = snapshot.request.is_some();
-        let same_epoch = snapshot.epoch == self.entities[id].epoch;
-        if !same_epoch && reopens {
-            if self.is_retired(id, snapshot.epoch) && !(asked && self.recover(id).flaps(snapshot.epoch)) {
-                self.stats.retired += 1;
-                self.discard(Some(payload));
-                if asked {
-                    self.answered(id);
-                    self.touch(id);
-                }
-                return;
-            }
-            return self.adopt(id, snapshot, payload, true);
-        }
-        self.discard(Some(payload));
-        if same_epoch {
-            self.refute_suspects(id);
-            if snapshot.seq <= self.entities[id].last {
-                self.stats.stale += u64::from(snapshot.seq < self.entities[id].last);
-            } else {
-                self.after_final(id, snapshot.epoch, snapshot.seq);
-            }
-        } else {
-            self.after_final(id, snapshot.epoch, snapshot.seq);
-        }
-        self.answered(id);
-        if let Some(recovery) = self.recovery_mut(id) {
-            recovery.wants_snapshot = false;
-        }
-        self.touch(id);
+        self.drop_held(id, Which::Of(own));
     }
 
     /// R31: a final entity was released and joined again; its number is the floor, its status the lock.
-    pub(super) fn snapshot_on_floor(&mut self, id: EntityId, floor: Floor, snapshot: Snapshot, payload: P) {
-        let same_epoch = floor.epoch == snapshot.epoch;
-        if !same_epoch && self.model(id).reopen == Reopen::Epoch {
-            return self.adopt(id, snapshot, payload, true);
-        }
-        if same_epoch && snapshot.seq < floor.seq && snapshot.status != floor.status {
-            let recovery = self.recover(id);
-            recovery.lag = recovery.lag.saturating_add(1);
-            let persistent = recovery.lag >= AGREEING_ANSWERS;
-            self.stats.stale += 1;
-            self.discard(Some(payload));
-            return if persistent { self.lock_on_floor(id, floor) } else { self.try_failed(id, snapshot.request) };
-        }
-        if same_epoch && snapshot.status == floor.status {
-            let seq = snapshot.seq.max(floor.seq);
+    fn judge_on_floor(&mut self, id: EntityId, snapshot: Snapshot, payload: P) {
+        let entity = &mut self.entities[id];
+        let own = entity.epoch == snapshot.epoch;
+        if own && entity.status == snapshot.status {
+            let seq = snapshot.seq.max(entity.last);
             return self.adopt(id, Snapshot { seq, ..snapshot }, payload, false);
         }
-        self.discard(Some(payload));
-        self.stats.after_final += 1;
-        self.fault(Some(id), Fault::AfterFinal);
-        self.lock_on_floor(id, floor);
+        self.discard(payload);
+        let entity = &mut self.entities[id];
+        if own && snapshot.seq < entity.last {
+            self.stats.stale += 1;
+            let recovery = entity.recover();
+            recovery.lag = recovery.lag.saturating_add(1);
+            if recovery.lag < AGREEING_ANSWERS {
+                return self.try_failed(id, snapshot.request);
+            }
+        } else {
+            self.refuse(id);
+        }
+        self.lock_on_floor(id);
     }
 
     /// The remembered end stands, whatever the answer says. Nothing of the answer is shown.
-    pub(super) fn lock_on_floor(&mut self, id: EntityId, floor: Floor) {
+    pub(super) fn lock_on_floor(&mut self, id: EntityId) {
         self.answered(id);
-        self.recover(id).floor = None;
         let entity = &mut self.entities[id];
-        entity.move_to(floor.epoch, floor.seq);
-        entity.status = floor.status;
+        entity.clear(Flags::FLOORED);
+        entity.move_to(entity.epoch, entity.last);
         self.lock(self.now, id);
     }
 }

@@ -1,111 +1,120 @@
 //! What a socket's life does to the entities (R25–R30).
 
 use super::*;
-use crate::zoo::{self, Bug};
 
 impl<P> Client<P> {
+    #[inline(never)]
     pub(super) fn act(&mut self, act: Act) {
+        let Connection { generation, token, ping, attempts, .. } = self.connection;
         match act {
             Act::Nothing => {}
-            Act::GetToken { id, attempt } => self.emit(Output::GetToken { id, attempt }),
-            Act::CancelToken { id } => {
-                self.emit(Output::CancelToken { id });
-                if !self.connection.is_closed() {
-                    self.fault(None, Fault::TokenFailed);
-                }
+            Act::GetToken => {
+                self.emit(Kind::GetToken, token, attempts);
             }
-            Act::Dial { generation } => {
+            Act::CancelToken => {
+                self.emit(Kind::CancelToken, token, 0);
+                self.fault(NOBODY, Fault::TokenFailed);
+            }
+            Act::Dial => {
                 self.stats.dials += 1;
-                self.emit(Output::Dial { generation });
+                self.emit(Kind::Dial, generation, 0);
             }
-            Act::Auth => self.emit(Output::Send(Command::Auth)),
-            Act::Ping { id } => self.emit(Output::Send(Command::Ping { id })),
-            Act::Replace => self.replace(),
+            Act::Auth => self.send(Sent::Auth, 0, Vec::new()),
+            Act::Ping => self.send(Sent::Ping, ping, Vec::new()),
+            Act::Replace => {
+                // The socket is silent or too slow: another one takes its place.
+                self.stats.replaced += 1;
+                if !zoo::has(Bug::KeepSocket) {
+                    self.close_socket(CLOSE_REPLACED);
+                }
+                let act = self.connection.replaced(self.now, &self.config, &mut self.jitter);
+                self.disconnect();
+                self.act(act);
+            }
         }
     }
 
     /// A refresh that was under way belongs to the socket that ends; the next dial asks anew (R29).
+    #[inline(never)]
     pub(super) fn void_token(&mut self) {
-        if let Some(id) = self.connection.take_token() {
-            self.emit(Output::CancelToken { id });
+        if self.connection.void_token() {
+            self.emit(Kind::CancelToken, self.connection.token, 0);
         }
     }
 
-    /// The socket is silent or too slow: another one takes its place.
-    pub(super) fn replace(&mut self) {
-        self.stats.replaced += 1;
+    /// Has the socket closed, if there is one.
+    #[inline(never)]
+    pub(super) fn close_socket(&mut self, code: u16) -> bool {
         self.void_token();
-        if !zoo::has(Bug::KeepSocket) {
-            self.emit(Output::Close { generation: self.connection.generation(), code: CLOSE_REPLACED });
+        let has_socket = self.connection.has_socket();
+        if has_socket {
+            self.emit(Kind::Close, self.connection.generation, u32::from(code));
         }
-        let act = self.connection.replaced(self.now, &self.config, &mut self.jitter);
-        self.disconnect();
-        self.act(act);
+        has_socket
     }
 
-    pub(super) fn bad_frame(&mut self, id: Option<EntityId>) {
+    #[inline(never)]
+    pub(super) fn bad_frame(&mut self, id: EntityId) {
         self.stats.bad_frames += 1;
         self.fault(id, Fault::BadFrame);
         if self.connection.bad_frame(&self.config) {
-            self.void_token();
-            self.emit(Output::Close { generation: self.connection.generation(), code: CLOSE_BAD_FRAMES });
+            self.close_socket(CLOSE_BAD_FRAMES);
             self.connection.lost(self.now, &self.config, &mut self.jitter);
             self.disconnect();
         }
     }
 
+    #[inline(never)]
+    pub(super) fn shorten(&mut self) {
+        let act = self.connection.shorten(self.now, &self.config);
+        self.act(act);
+    }
+
     /// The page slept: deadlines that passed prove nothing. Find out whether the socket is alive.
+    #[inline(never)]
     pub(super) fn wake(&mut self) {
         self.connection.rearm(self.now, &self.config);
         self.waves.rearm(self.now, self.now + self.config.timeout.subscribe);
-        for at in 0..self.recoveries.len() {
-            let Some(recovery) = &self.recoveries[at] else { continue };
-            let (id, stage) = (recovery.entity, recovery.stage);
-            if stage.timer().is_none_or(|due| due > self.now) {
-                continue;
-            }
-            let replay = self.now + self.config.timeout.replay;
-            match stage {
-                Stage::Resume(_) => self.set_stage(id, Stage::Resume(replay)),
-                Stage::Replay(Step::Out(_)) => self.set_stage(id, Stage::Replay(Step::Out(replay))),
-                Stage::Snapshot(Step::Out(_)) => {
-                    self.set_stage(id, Stage::Snapshot(Step::Out(self.now + self.config.timeout.snapshot)));
-                }
-                _ => {}
+        for &id in &self.listed {
+            if let Some(recovery) = &mut self.entities[id].recovery
+                && recovery.stage.is_awaited()
+                && recovery.due <= self.now
+            {
+                let timeout = &self.config.timeout;
+                let wait = if recovery.stage == Stage::SnapshotOut { timeout.snapshot } else { timeout.replay };
+                recovery.due = self.now + wait;
             }
         }
         self.connection.probe(self.now);
     }
 
     /// The socket is gone, and every question with it (R30).
+    #[inline(never)]
     pub(super) fn disconnect(&mut self) {
         self.forget_questions();
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        each!(self, id, {
             let entity = &mut self.entities[id];
             entity.wave = 0;
-            for flag in [Flags::SENT, Flags::QUEUED, Flags::CLEAR, Flags::MOVED] {
-                entity.flags.set(flag, false);
-            }
-            if let Some(recovery) = self.recovery_mut(id) {
-                let whole = core::mem::take(&mut recovery.whole);
+            entity.clear(Flags::SENT.and(Flags::QUEUED).and(Flags::CLEAR).and(Flags::MOVED));
+            if let Some(recovery) = &mut entity.recovery {
                 recovery.disconnect();
-                self.discard_all(whole);
-                self.note_bytes(id);
+                self.drop_held(id, Which::Whole);
                 self.trim(id);
             }
             self.refresh(id);
-        }
+        });
     }
 
+    #[inline(never)]
     pub(super) fn forget_questions(&mut self) {
         self.waves.clear();
-        self.topics.disconnect();
         self.to_subscribe.clear();
         self.to_ask_heads.clear();
-        self.ready.clear();
         self.out = 0;
-        self.page = None;
+        self.page = NOBODY;
+        for topic in &mut self.topics.topics {
+            topic.request = 0;
+        }
     }
 
     /// R27, `anew`: positions, buffers and ids are forgotten; what is shown, locks and the token stay.
@@ -113,35 +122,35 @@ impl<P> Client<P> {
         if zoo::has(Bug::KeepPositionsAnew) {
             return;
         }
-        self.topics.forget_cursors();
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
-            if !self.entities[id].is_wanted() || self.entities[id].has(Flags::FINAL) {
+        for topic in &mut self.topics.topics {
+            topic.cursor = false;
+        }
+        each!(self, id, {
+            let entity = &self.entities[id];
+            if !entity.is_wanted() || entity.has(Flags::FINAL) {
                 continue;
             }
             self.drop_history(id);
-            let placed = self.entities[id].position().is_some();
-            let recovery = self.recover(id);
-            let suspects = core::mem::take(&mut recovery.suspects);
-            recovery.retired.clear();
-            recovery.refuted.clear();
-            if placed {
-                recovery.question = Question::Anew;
-                recovery.wants_snapshot = true;
+            self.drop_held(id, Which::All);
+            let entity = &mut self.entities[id];
+            let placed = entity.has(Flags::PLACED);
+            if let Some(recovery) = &mut entity.recovery {
+                recovery.others.clear();
             }
-            suspects.into_iter().for_each(|suspect| self.discard_all(suspect.held));
-            self.note_bytes(id);
-        }
+            if placed {
+                entity.recover().question = Question::Anew;
+                self.want_snapshot(id);
+            }
+        });
     }
 
     /// Whether anything wanted may still change.
     pub(super) fn is_unfinished(&self) -> bool {
-        let mut at = 0;
-        while let Some(id) = self.entities.next(&mut at) {
+        each!(self, id, {
             if self.entities[id].is_wanted() && !self.entities[id].has(Flags::FINAL) {
                 return true;
             }
-        }
+        });
         false
     }
 }

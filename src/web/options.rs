@@ -1,32 +1,30 @@
-//! Options from the registers, in the order of `pkg/src/options.ts`, which has checked them and knows the defaults.
+//! Options from the registers, in the order of `pkg/src/client/options.ts`, which has checked them and knows the defaults.
+//!
+//! Lists of close codes are not among them: the facade tells the class of a close, not its code.
 
 use super::Registers;
-use crate::config::{Backoff, Codes, Config, Continuity, GapLimits, Model, OnGap, Reopen, Timeout};
+use crate::config::{Backoff, Config, Continuity, GapLimits, Model, OnGap, Reopen, Timeout};
 
-pub(super) fn config(r: &Registers) -> Config {
+pub(super) fn config(r: &Registers, config: &mut Config) {
     let time = |at: usize| r[at] as u64;
-    Config {
-        timeout: Timeout {
-            connect: time(0),
-            subscribe: time(1),
-            replay: time(2),
-            snapshot: time(3),
-            probe: time(4),
-            user: time(5),
-        },
-        backoff: Backoff { min: time(6), base: time(7), factor: time(8) as u32, cap: time(9), stable: time(10) },
-        // The facade tells the class of a close, not its code.
-        codes: Codes::NONE,
-        gap: GapLimits { grace: time(11), max_events: time(12) as usize, max_bytes: time(13) },
-        replay_tries: time(14) as u8,
-        max_requests: time(15) as usize,
-        max_bad_frames: time(16) as u32,
-        max_ahead: time(17),
-        linger: time(18),
-        ping: (r[19] >= 0.0).then_some(time(19)),
-        reconcile: time(20),
-        get_token: r[21] != 0.0,
-    }
+    config.timeout = Timeout {
+        connect: time(0),
+        subscribe: time(1),
+        replay: time(2),
+        snapshot: time(3),
+        probe: time(4),
+        user: time(5),
+    };
+    config.backoff = Backoff { min: time(6), base: time(7), factor: time(8) as u32, cap: time(9), stable: time(10) };
+    config.gap = GapLimits { grace: time(11), max_events: time(12) as usize, max_bytes: time(13) };
+    config.replay_tries = time(14) as u8;
+    config.max_requests = time(15) as usize;
+    config.max_bad_frames = time(16) as u32;
+    config.max_ahead = time(17);
+    config.linger = time(18);
+    config.ping = (r[19] >= 0.0).then_some(time(19));
+    config.reconcile = time(20);
+    config.get_token = r[21] != 0.0;
 }
 
 pub(super) fn model(r: &Registers) -> Model {
