@@ -312,7 +312,7 @@ impl<P> Client<P> {
             return;
         }
         self.connection.opened(self.now);
-        self.send(Sent::Hello, 0, Vec::new());
+        self.send(Sent::Hello, 0, NOBODY);
         each!(self, id, {
             if self.entities[id].is_wanted() {
                 self.cover(id);
@@ -985,7 +985,8 @@ impl<P> Client<P> {
     /// The next thing to do. Call it until it answers `None` after every other call.
     #[must_use]
     pub fn poll_output(&mut self, now: Instant) -> Option<Output<P>> {
-        self.poll(now)?.into()
+        let out = self.poll(now)?;
+        if out.kind == Kind::Send { out.command(&mut self.outputs, self.polled).map(Output::Send) } else { out.into() }
     }
 
     /// The same, as the numbers that it is made of.
@@ -1137,9 +1138,12 @@ impl<P> Client<P> {
         &mut self.outputs[at]
     }
 
+    /// Adds an entity to a command.
     #[inline(never)]
-    fn send(&mut self, kind: Sent, request: Request, numbers: Vec<u64>) {
-        self.emit(Kind::Send, request, kind as u32).numbers = numbers;
+    fn send(&mut self, kind: Sent, request: Request, entity: EntityId) -> &mut Out<P> {
+        let out = self.emit(Kind::Send, entity.0, kind as u32);
+        out.request = request;
+        out
     }
 
     #[inline(never)]
