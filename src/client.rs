@@ -144,14 +144,7 @@ impl<P> Client<P> {
             topics: Topics::NONE,
             reported: (ConnectionState::Idle, Instant::NEVER),
             page: NOBODY,
-            undo: Undo {
-                entity: NOBODY,
-                epoch: Epoch(0),
-                last: 0,
-                status: Status::NONE,
-                flags: Flags::NONE,
-                seq: 0,
-            },
+            undo: Undo { entity: NOBODY, epoch: Epoch(0), last: 0, status: Status::NONE, flags: Flags::NONE, seq: 0 },
             to_subscribe: Vec::new(),
             to_unsubscribe: Vec::new(),
             to_ask_heads: Vec::new(),
@@ -369,8 +362,7 @@ impl<P> Client<P> {
         if !self.connection.welcomed(self.now, &self.config, heartbeat, can) {
             return;
         }
-        self.reconcile_at =
-            if !can.heads && can.snapshot { self.now + self.config.reconcile } else { Instant::NEVER };
+        self.reconcile_at = if !can.heads && can.snapshot { self.now + self.config.reconcile } else { Instant::NEVER };
         each!(self, id, {
             if self.entities[id].recovery.is_some() {
                 self.touch(id);
@@ -1063,19 +1055,15 @@ impl<P> Client<P> {
         self.connection.is_open()
             && !entity.is_asked()
             && (entity.has(Flags::SENT) || entity.topics > 0)
-            && entity
-                .recovery
-                .as_ref()
-                .is_none_or(|recovery| !recovery.asked.resubscribe && !recovery.asked.confirms)
+            && entity.recovery.as_ref().is_none_or(|recovery| !recovery.asked.resubscribe && !recovery.asked.confirms)
     }
 
     /// Lets `accept` decide alone from now on, if nothing stands in its way.
     #[inline(never)]
     fn mark_clear(&mut self, id: EntityId) {
         let model = self.model(id);
-        let plain = model.continuity == Continuity::PlusOne
-            && model.on_gap != Some(OnGap::Skip)
-            && model.reset_seq.is_none();
+        let plain =
+            model.continuity == Continuity::PlusOne && model.on_gap != Some(OnGap::Skip) && model.reset_seq.is_none();
         let confirmed = self.is_confirmed(id);
         let entity = &mut self.entities[id];
         if plain

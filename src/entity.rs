@@ -81,7 +81,8 @@ pub enum Sync {
 
 impl Sync {
     /// All of them, by their numbers.
-    pub(crate) const ALL: [Sync; 6] = [Sync::Joining, Sync::Live, Sync::Recovering, Sync::Stale, Sync::Final, Sync::Failed];
+    pub(crate) const ALL: [Sync; 6] =
+        [Sync::Joining, Sync::Live, Sync::Recovering, Sync::Stale, Sync::Final, Sync::Failed];
 }
 
 /// A set of facts about an entity.
@@ -491,7 +492,7 @@ mod tests {
     #[test]
     fn freed_indexes_are_used_again() {
         let mut entities = Entities::<()>::NONE;
-                let ids: Vec<EntityId> = (0..1_500).map(|_| entities.add(ModelId(0))).collect();
+        let ids: Vec<EntityId> = (0..1_500).map(|_| entities.add(ModelId(0))).collect();
         let (mut seen, mut id) = (Vec::new(), entities.next(0));
         while id != NOBODY {
             seen.push(id);

@@ -212,7 +212,11 @@ mod tests {
                         let expected = if model.is_empty() { None } else { Some(model.remove(0)) };
                         assert_eq!(popped, expected, "seed {seed}");
                     }
-                    4 => assert_eq!(gap.pop_spare(EPOCH, true).map(|held| (held.prev, held.seq)), model.pop(), "seed {seed}"),
+                    4 => assert_eq!(
+                        gap.pop_spare(EPOCH, true).map(|held| (held.prev, held.seq)),
+                        model.pop(),
+                        "seed {seed}"
+                    ),
                     _ => {
                         let last = jitter.between(0, 24);
                         while let Some(held) = gap.pop_covered(EPOCH, last) {

@@ -249,7 +249,20 @@ pub enum Fault {
 
 impl Fault {
     /// All of them, by their numbers.
-    pub(crate) const ALL: [Fault; 12] = [Fault::BadFrame, Fault::FarAhead, Fault::AfterFinal, Fault::Diverged, Fault::EpochFlapping, Fault::AuthFailed, Fault::TokenFailed, Fault::Forbidden, Fault::NotFound, Fault::Server, Fault::GaveUp, Fault::Stopped];
+    pub(crate) const ALL: [Fault; 12] = [
+        Fault::BadFrame,
+        Fault::FarAhead,
+        Fault::AfterFinal,
+        Fault::Diverged,
+        Fault::EpochFlapping,
+        Fault::AuthFailed,
+        Fault::TokenFailed,
+        Fault::Forbidden,
+        Fault::NotFound,
+        Fault::Server,
+        Fault::GaveUp,
+        Fault::Stopped,
+    ];
 }
 
 /// Where to resume an entity.

@@ -84,10 +84,8 @@ impl<P> Client<P> {
     #[inline(never)]
     fn send_position(&mut self, kind: Sent, request: Request, id: EntityId) -> &mut Out<P> {
         let entity = &self.entities[id];
-        let forgotten = entity
-            .recovery
-            .as_ref()
-            .is_some_and(|recovery| recovery.no_after || recovery.question == Question::Anew);
+        let forgotten =
+            entity.recovery.as_ref().is_some_and(|recovery| recovery.no_after || recovery.question == Question::Anew);
         let epoch = if forgotten { Epoch::NONE } else { entity.own() };
         let seq = entity.last + u64::from(zoo::has(Bug::ResumeTooLate));
         let out = self.send(kind, request, id);

@@ -49,8 +49,7 @@ impl<P> Client<P> {
         recovery.wants_snapshot |= straddles;
         let resubscribe = asked.resubscribe;
         let stage = recovery.stage;
-        if asked.replay == 0
-            && (stage == Stage::Resume || stage.is_replay() && (judged || stage != Stage::ReplayReady))
+        if asked.replay == 0 && (stage == Stage::Resume || stage.is_replay() && (judged || stage != Stage::ReplayReady))
         {
             self.set_stage(id, Stage::Rest, Instant::NEVER);
         }
@@ -278,10 +277,7 @@ impl<P> Client<P> {
         if !self.connection.is_live() || entity.has(Flags::FINAL) || entity.is_asked() || !self.is_followed(id) {
             return; // or its confirmation is awaited anyway
         }
-        if !self.connection.can.heads
-            || !entity.has(Flags::PLACED)
-            || self.model(id).continuity == Continuity::None
-        {
+        if !self.connection.can.heads || !entity.has(Flags::PLACED) || self.model(id).continuity == Continuity::None {
             self.want_snapshot(id);
         } else if entity.stage() == Stage::Rest {
             self.to_ask_heads.push(id);
@@ -344,8 +340,9 @@ impl<P> Client<P> {
         let entity = &mut self.entities[id];
         let (own, unconfirmed) = (entity.own(), entity.is_asked() || !open);
         let Some(recovery) = &mut entity.recovery else { return false };
-        let delivering =
-            recovery.asked.paged && recovery.asked.replay != 0 && matches!(recovery.stage, Stage::Resume | Stage::ReplayOut);
+        let delivering = recovery.asked.paged
+            && recovery.asked.replay != 0
+            && matches!(recovery.stage, Stage::Resume | Stage::ReplayOut);
         let farthest = delivering || own != Epoch::NONE && unconfirmed;
         let Some(dropped) = recovery.held.pop_spare(own, farthest) else { return false };
         if own != Epoch::NONE {

@@ -53,8 +53,7 @@ impl<P> Client<P> {
     #[inline(never)]
     pub(super) fn awaits_snapshot(&self, id: EntityId, request: Request) -> bool {
         let asked = self.entities[id].recovery.as_ref().is_some_and(|recovery| {
-            recovery.asked.snapshot == request
-                || recovery.stage == Stage::Resume && recovery.asked.replay == request
+            recovery.asked.snapshot == request || recovery.stage == Stage::Resume && recovery.asked.replay == request
         });
         zoo::has(Bug::TakeEveryAnswer) || asked && request != 0 || self.wave_is(id, request)
     }
