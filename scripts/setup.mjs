@@ -4,7 +4,7 @@
 //
 // Debian packages are installed as root or through sudo; elsewhere rustup's components are used and browsers are
 // expected to be installed. Tools from crates.io go to ~/.cache/inorder, each version in its own folder.
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -16,14 +16,14 @@ const isRoot = process.getuid?.() === 0;
 const say = (text) => console.log(`setup: ${text}`);
 const runs = (program) => program !== undefined && versionOf(program) !== undefined;
 
-/** Does `folder/node_modules` have the versions of the folder's lock file? */
-function nodeModulesAreCurrent(folder) {
+/** Does `folder/node_modules` have the versions of the folder's lock file, or of another's? */
+function nodeModulesAreCurrent(folder, { lockFolder = folder, dev = true } = {}) {
   try {
-    const lock = JSON.parse(readFileSync(join(folder, 'package-lock.json'), 'utf8')).packages;
+    const lock = JSON.parse(readFileSync(join(lockFolder, 'package-lock.json'), 'utf8')).packages;
     const installed = JSON.parse(readFileSync(join(folder, 'node_modules/.package-lock.json'), 'utf8')).packages;
-    return Object.entries(lock).every(
-      ([path, { version, optional }]) => path === '' || (installed[path]?.version ?? (optional && version)) === version,
-    );
+    return Object.entries(lock)
+      .filter(([path, entry]) => path !== '' && (dev || !entry.dev))
+      .every(([path, { version, optional }]) => (installed[path]?.version ?? (optional && version)) === version);
   } catch {
     return false;
   }
@@ -31,6 +31,24 @@ function nodeModulesAreCurrent(folder) {
 
 const npmCi = (cwd, ...more) =>
   tools.run('npm', ['ci', ...more, '--no-audit', '--no-fund', '--loglevel=error'], { cwd });
+
+/** The toolchains live below the build folder, where their apps find them. */
+const toolchains = (options) => ({
+  present: () => nodeModulesAreCurrent(tools.toolchainsDir, { lockFolder: toolchainsLock, ...options }),
+  install: () => installToolchains(options),
+});
+
+const toolchainsLock = join(root, 'tests/toolchains');
+
+async function installToolchains({ dev }) {
+  const folder = tools.toolchainsDir;
+  mkdirSync(folder, { recursive: true });
+  for (const file of ['package.json', 'package-lock.json'])
+    copyFileSync(join(toolchainsLock, file), join(folder, file));
+  await npmCi(folder, '--ignore-scripts', ...(dev ? [] : ['--omit=dev']));
+  // Bun's program is put in its place by its own script.
+  if (dev) await tools.run('npm', ['rebuild', 'bun', '--ignore-scripts=false', '--loglevel=error'], { cwd: folder });
+}
 
 const NEEDS = {
   'node modules': {
@@ -42,6 +60,8 @@ const NEEDS = {
     // Their scripts are for those who build them.
     install: () => npmCi(join(root, 'bench'), '--ignore-scripts'),
   },
+  'node modules of the toolchains': toolchains({ dev: false }),
+  'node modules of all toolchains': toolchains({ dev: true }),
   'native Rust': {
     present: () => tools.nativeCargo() !== undefined && runs('cc'),
     debian: () => ['gcc', 'libc6-dev', ...(tools.nativeCargo() ? [] : ['rustc-web', 'cargo-web'])],
@@ -111,7 +131,8 @@ export const COMMANDS = {
   lint: LINT,
   proof: ['native Rust'],
   bench: [...BUILD, 'node modules of the peers', 'Chromium'],
-  test: [...new Set([...BUILD, ...LINT, ...BROWSERS])],
+  toolchains: [...BUILD, 'node modules of all toolchains', 'Chromium'],
+  test: [...new Set([...BUILD, ...LINT, ...BROWSERS]), 'node modules of the toolchains'],
 };
 
 const runsCargo = (subcommand) =>

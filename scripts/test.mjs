@@ -229,6 +229,15 @@ const STEPS = [
   { name: 'types', after: ['package'], run: types },
   { name: 'unit', after: ['package'], run: vitest('tests/package') },
   {
+    name: 'toolchains',
+    after: ['package'],
+    run: counted(
+      countLine,
+      () => process.execPath,
+      () => [join(root, 'tests/toolchains/run.mjs'), '--quick'],
+    ),
+  },
+  {
     name: 'wasm-chromium',
     run: wasmTests('chromedriver', () => ({
       'goog:chromeOptions': { args: ['--headless=new', ...tools.chromiumFlags], binary: tools.chromium() },

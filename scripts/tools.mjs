@@ -23,6 +23,9 @@ export const targetDir = process.env.CARGO_TARGET_DIR || join(root, 'target');
  */
 export const webTargetDir = join(targetDir, 'web');
 
+/** Where the toolchains that we try the package with are installed, and the apps that they build. */
+export const toolchainsDir = join(targetDir, 'toolchains');
+
 /** The compiler must be at least as new as Cargo.toml's `rust-version`. */
 const rustVersion = readFileSync(join(root, 'Cargo.toml'), 'utf8').match(/^rust-version\s*=\s*"([\d.]+)"/m)?.[1];
 
