@@ -118,11 +118,20 @@ const NEEDS = {
     present: () => runs(tools.findGeckodriver()),
     install: () => cargoInstall('geckodriver'),
   },
+  WebKit: {
+    // Only on Linux does it come with a driver. Neither the driver nor Xvfb says its version.
+    present: () =>
+      process.platform !== 'linux' ||
+      [tools.findWebkitDriver(), tools.findWebkitBrowser(), tools.findXvfb()].every((path) => path && existsSync(path)),
+    debian: () => ['webkit2gtk-driver', 'xvfb'],
+    otherwise:
+      'install WebKitGTK with WebKitWebDriver, and Xvfb, or set WEBKITDRIVER, WEBKITBROWSER and XVFB to their paths',
+  },
 };
 
 const BUILD = ['node modules', 'native Rust', 'Rust for wasm', 'wasm-bindgen'];
 const LINT = ['node modules', 'native Rust', 'Rust for wasm', 'rustfmt', 'clippy', 'clippy for wasm'];
-const BROWSERS = ['Chromium', 'Firefox', 'geckodriver'];
+const BROWSERS = ['Chromium', 'Firefox', 'geckodriver', 'WebKit'];
 
 /** What each command needs. */
 export const COMMANDS = {
@@ -130,6 +139,7 @@ export const COMMANDS = {
   build: BUILD,
   lint: LINT,
   proof: ['native Rust'],
+  soak: [...BUILD, ...BROWSERS],
   bench: [...BUILD, 'node modules of the peers', 'Chromium'],
   toolchains: [...BUILD, 'node modules of all toolchains', 'Chromium'],
   test: [...new Set([...BUILD, ...LINT, ...BROWSERS]), 'node modules of the toolchains'],

@@ -252,6 +252,17 @@ const STEPS = [
   { name: 'gateway', run: build((options) => buildGateway({ profile: 'debug', ...options })) },
   { name: 'page-build', after: ['package'], run: build(buildPage) },
   { name: 'page', after: ['gateway', 'page-build'], run: vitest('tests/page') },
+  {
+    name: 'soak',
+    after: ['package', 'gateway'],
+    run: counted(
+      countLine,
+      () => process.execPath,
+      ['tests/soak/run.mjs', '--minutes', '1'],
+      () => ({ env: { ...process.env, ...browserEnv() } }),
+    ),
+    show: true,
+  },
 ];
 
 // --- Running them ----------------------------------------------------------------------------------------------------

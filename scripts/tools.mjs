@@ -173,11 +173,25 @@ export const findFirefox = () =>
 export const findGeckodriver = () =>
   process.env.GECKODRIVER ?? [cargoTools.geckodriver.path].find(existsSync) ?? onPath('geckodriver');
 
+export const findXvfb = () => process.env.XVFB ?? onPath('Xvfb');
+/** WebKit has a WebDriver on Linux only (`webkit2gtk-driver`); the browser it drives lies beside its libraries. */
+export const findWebkitDriver = () => process.env.WEBKITDRIVER ?? onPath('WebKitWebDriver');
+export const findWebkitBrowser = () =>
+  process.env.WEBKITBROWSER ??
+  ['x86_64', 'aarch64']
+    .flatMap((machine) =>
+      ['4.1', '4.0', '6.0'].map((api) => `/usr/lib/${machine}-linux-gnu/webkit2gtk-${api}/MiniBrowser`),
+    )
+    .find(existsSync);
+
 /** The path of Chromium, for playwright-core's `executablePath`. */
 export const chromium = () => findChromium() ?? missing('Chromium', 'test');
 export const chromedriver = () => findChromedriver() ?? missing('chromedriver', 'test');
 export const firefox = () => findFirefox() ?? missing('Firefox', 'test');
 export const geckodriver = () => findGeckodriver() ?? missing('geckodriver', 'test');
+export const xvfb = () => findXvfb() ?? missing('Xvfb', 'test');
+export const webkitDriver = () => findWebkitDriver() ?? missing('WebKitWebDriver', 'test');
+export const webkitBrowser = () => findWebkitBrowser() ?? missing("WebKit's MiniBrowser", 'test');
 
 /**
  * Arguments for Chromium in tests. Root needs `--no-sandbox`; without the others Chromium calls home, which a machine
