@@ -109,6 +109,11 @@ const NEEDS = {
     debian: () => ['chromium', 'chromium-driver'],
     otherwise: 'install Chromium and chromedriver, or set CHROMIUM and CHROMEDRIVER to their paths',
   },
+  PostgreSQL: {
+    present: () => tools.findPostgres() !== undefined,
+    debian: () => ['postgresql'],
+    otherwise: 'install PostgreSQL, or set POSTGRES_BIN to the folder of its programs (initdb, postgres, psql)',
+  },
   Firefox: {
     present: () => runs(tools.findFirefox()),
     debian: () => ['firefox-esr'],
@@ -137,6 +142,7 @@ const BROWSERS = ['Chromium', 'Firefox', 'geckodriver', 'WebKit'];
 export const COMMANDS = {
   start: BUILD,
   build: BUILD,
+  postgres: [...BUILD, 'PostgreSQL'],
   lint: LINT,
   proof: ['native Rust'],
   soak: [...BUILD, ...BROWSERS],

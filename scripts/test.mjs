@@ -250,6 +250,16 @@ const STEPS = [
     })),
   },
   { name: 'gateway', run: build((options) => buildGateway({ profile: 'debug', ...options })) },
+  {
+    name: 'postgres',
+    after: ['package', 'gateway'],
+    run: counted(
+      countLine,
+      () => process.execPath,
+      ['tests/postgres/run.mjs', '--short', '--built'],
+      () => ({ env: { ...process.env, ...browserEnv() } }),
+    ),
+  },
   { name: 'page-build', after: ['package'], run: build(buildPage) },
   { name: 'page', after: ['gateway', 'page-build'], run: vitest('tests/page') },
   {
@@ -319,7 +329,7 @@ async function main() {
   const steps = choose(options.filter((option) => !option.startsWith('-')));
   const results = new Map();
   try {
-    await setup('test');
+    await setup('test', 'postgres');
     mkdirSync(reports, { recursive: true });
   } catch (error) {
     console.error(`setup: ${error.message}`);

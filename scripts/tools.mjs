@@ -184,6 +184,19 @@ export const findWebkitBrowser = () =>
     )
     .find(existsSync);
 
+/** The folder of PostgreSQL's programs, the newest version's. Debian keeps them off the PATH. */
+export function findPostgres() {
+  if (process.env.POSTGRES_BIN) return process.env.POSTGRES_BIN;
+  const home = '/usr/lib/postgresql';
+  const versions = existsSync(home)
+    ? readdirSync(home).filter((name) => existsSync(join(home, name, 'bin/initdb')))
+    : [];
+  const newest = versions.sort((a, b) => Number(b) - Number(a))[0];
+  if (newest) return join(home, newest, 'bin');
+  const initdb = onPath('initdb');
+  return initdb && join(initdb, '..');
+}
+
 /** The path of Chromium, for playwright-core's `executablePath`. */
 export const chromium = () => findChromium() ?? missing('Chromium', 'test');
 export const chromedriver = () => findChromedriver() ?? missing('chromedriver', 'test');
