@@ -60,6 +60,10 @@ const NEEDS = {
     // Their scripts are for those who build them.
     install: () => npmCi(join(root, 'bench'), '--ignore-scripts'),
   },
+  'node modules of the frameworks': {
+    present: () => nodeModulesAreCurrent(join(root, 'tests/frameworks')),
+    install: () => npmCi(join(root, 'tests/frameworks'), '--ignore-scripts'),
+  },
   'node modules of the toolchains': toolchains({ dev: false }),
   'node modules of all toolchains': toolchains({ dev: true }),
   'native Rust': {
@@ -148,7 +152,7 @@ export const COMMANDS = {
   soak: [...BUILD, ...BROWSERS],
   bench: [...BUILD, 'node modules of the peers', 'Chromium'],
   toolchains: [...BUILD, 'node modules of all toolchains', 'Chromium'],
-  test: [...new Set([...BUILD, ...LINT, ...BROWSERS]), 'node modules of the toolchains'],
+  test: [...new Set([...BUILD, ...LINT, ...BROWSERS]), 'node modules of the toolchains', 'node modules of the frameworks'],
 };
 
 const runsCargo = (subcommand) =>

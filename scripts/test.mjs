@@ -127,7 +127,9 @@ const vitest = (folder, env = {}) => {
     () => bin('vitest'),
     () => {
       rmSync(report, { force: true });
-      return ['run', folder, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
+      // A folder with a configuration of its own is a root of its own.
+      const where = existsSync(join(root, folder, 'vitest.config.ts')) ? ['--root', folder] : [folder];
+      return ['run', ...where, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
     },
     () => ({ env: { ...process.env, CI: 'true', NO_COLOR: '1', ...browserEnv(), ...env } }),
   );
@@ -228,6 +230,7 @@ const STEPS = [
   { name: 'package', run: buildAndWeigh, show: true },
   { name: 'types', after: ['package'], run: types },
   { name: 'unit', after: ['package'], run: vitest('tests/package') },
+  { name: 'frameworks', after: ['package'], run: vitest('tests/frameworks') },
   {
     name: 'toolchains',
     after: ['package'],
