@@ -229,6 +229,7 @@ const STEPS = [
   { name: 'zoo', run: counted(countCargo, ...native(['test', '--locked', '--features', 'zoo', '--test', 'zoo'])) },
   { name: 'package', run: buildAndWeigh, show: true },
   { name: 'types', after: ['package'], run: types },
+  { name: 'api', after: ['package'], run: check(process.execPath, ['scripts/api-report.mjs', '--check']) },
   { name: 'unit', after: ['package'], run: vitest('tests/package') },
   { name: 'frameworks', after: ['package'], run: vitest('tests/frameworks') },
   {
