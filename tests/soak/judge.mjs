@@ -21,8 +21,9 @@ const EXPECTED = [
   'epoch_flapping', // two epochs in quick succession
 ];
 
-/** Notes of an entity that are said with a fault. */
-const TRAIL = 12;
+/** Notes that are kept, and those that are said with a fault. */
+const KEPT = 500;
+const SAID = 30;
 
 /** One load of a page: judges its notes in their order. */
 export class Judge {
@@ -34,8 +35,8 @@ export class Judge {
   #open = new Set();
   /** Was reported as final. */
   #finals = new Set();
-  /** The last notes of each entity, to say with a fault. */
-  #trail = new Map();
+  /** The last notes, to say with a fault those that concern its entity. */
+  #trail = [];
   #entity = '';
   /** The counters of the client. */
   stats = {};
@@ -76,15 +77,18 @@ export class Judge {
 
   #fault(name, what) {
     this.faults[name] += 1;
-    const before = this.#trail.get(this.#entity) ?? [];
-    this.words.push([`${name}: ${what}`, ...before.map((note) => `    ${note}`)].join('\n'));
+    const concerns = ({ about }) => about === undefined || about === this.#entity || modelOf(about) === 'topic';
+    const before = this.#trail.filter(concerns).map(({ words }) => `    ${words}`);
+    this.words.push([`${name}: ${what}`, ...before.slice(-SAID)].join('\n'));
   }
 
   #note([at, kind, ...note]) {
-    this.#entity = kind === 'error' ? note[1] : note[0];
-    const trail = this.#trail.get(this.#entity) ?? [];
-    trail.push(`${(at / 1_000).toFixed(2)} s ${kind} ${JSON.stringify(note)}`);
-    this.#trail.set(this.#entity, trail.slice(-TRAIL));
+    const [first, second] = note;
+    this.#entity = (kind === 'error' ? second : first) ?? '';
+    const about = /^\w+\/\w+$/.test(this.#entity) ? this.#entity : undefined;
+    if (kind !== 'stats')
+      this.#trail.push({ about, words: `${(at / 1_000).toFixed(2)} s ${kind} ${JSON.stringify(note)}` });
+    if (this.#trail.length > 2 * KEPT) this.#trail.splice(0, KEPT);
     switch (kind) {
       case 'change':
         return this.#change(...note);

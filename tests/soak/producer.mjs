@@ -96,7 +96,7 @@ export class Producer {
     }
     const job = pick(this.#open);
     if (!job) return;
-    if (this.random() < 0.04) {
+    if (this.random() < 0.08) {
       this.#open.splice(this.#open.indexOf(job), 1);
       this.#outside.push(job);
       await this.post('topic/jobs', undefined, { remove: [job.entity] });
