@@ -148,6 +148,7 @@ export const COMMANDS = {
   build: BUILD,
   postgres: [...BUILD, 'PostgreSQL'],
   lint: LINT,
+  docs: ['node modules'],
   proof: ['native Rust'],
   soak: [...BUILD, ...BROWSERS],
   bench: [...BUILD, 'node modules of the peers', 'Chromium'],

@@ -230,6 +230,7 @@ const STEPS = [
   { name: 'package', run: buildAndWeigh, show: true },
   { name: 'types', after: ['package'], run: types },
   { name: 'api', after: ['package'], run: check(process.execPath, ['scripts/api-report.mjs', '--check']) },
+  { name: 'docs', run: check(() => bin('typedoc'), ['--options', 'pkg/typedoc.json', '--emit', 'none']) },
   { name: 'unit', after: ['package'], run: vitest('tests/package') },
   { name: 'frameworks', after: ['package'], run: vitest('tests/frameworks') },
   {
