@@ -266,6 +266,7 @@ const STEPS = [
     ),
   },
   { name: 'page-build', after: ['package'], run: build(buildPage) },
+  { name: 'examples', after: ['package', 'gateway', 'page-build'], run: vitest('tests/examples') },
   { name: 'page', after: ['gateway', 'page-build'], run: vitest('tests/page') },
   {
     name: 'soak',
