@@ -29,8 +29,9 @@ const SAID = 30;
 export class Judge {
   /** Position by entity: epoch, seq, status, state as text, whether it is final. */
   #places = new Map();
-  /** Entities that may join anew, since they left the topic. */
+  /** Who left the topic, and who came back: the next snapshot of those is a join. */
   #left = new Set();
+  #joining = new Set();
   /** Was seen when it was not final yet. */
   #open = new Set();
   /** Was reported as final. */
@@ -138,7 +139,7 @@ export class Judge {
     if (reset) this.counts.resets += 1;
     const what = `${entity} ${kind} #${seq} ${status ?? ''} of ${epoch}${reset ? ' reset' : ''}${skipped ? ` skipped ${skipped}` : ''}`;
     const last = this.#places.get(entity);
-    const mayJoin = last === undefined || this.#left.has(entity);
+    const mayJoin = last === undefined || this.#joining.has(entity);
     const model = modelOf(entity);
     this.#compare(what, entity, epoch, seq, status, state);
     if (kind === 'event') {
@@ -147,10 +148,11 @@ export class Judge {
         this.#fault('untrue', `${what}: brought ${text(event)}, should be ${text(stored)}`);
     }
 
-    if (last?.isFinal) this.#fault('resurrected', `${what} after ${last.what}`);
+    const isSame = kind === 'snapshot' && status === last?.status && text(state) === last?.state;
+    if (last?.isFinal && !(mayJoin && isSame)) this.#fault('resurrected', `${what} after ${last.what}`);
     else if (!mayJoin || kind === 'event') this.#step(what, last, model, kind, epoch, seq, reset, skipped);
 
-    this.#left.delete(entity);
+    this.#joining.delete(entity);
     const isFinal = model === 'job' && FINAL.includes(status);
     if (!isFinal) this.#open.add(entity);
     this.#places.set(entity, { epoch, seq, status: status ?? undefined, state: text(state), isFinal, what });
@@ -176,14 +178,17 @@ export class Judge {
       this.#fault('lost', `${after}: not all was said to be skipped`);
   }
 
-  /** Who leaves a topic is forgotten, and may join anew. What was final stays so. */
+  /** Who leaves a topic is forgotten after a while, and joins anew if it comes back. What was final stays so. */
   #members(kind, epoch, seq, event) {
-    const members = new Set(this.truth.at('topic/jobs', epoch, seq)?.state ?? []);
+    const members = this.truth.at('topic/jobs', epoch, seq)?.state ?? [];
     const gone =
       kind === 'event'
         ? (event?.remove ?? [])
-        : [...this.#places.keys()].filter((entity) => modelOf(entity) === 'job' && !members.has(entity));
+        : [...this.#places.keys()].filter((entity) => modelOf(entity) === 'job' && !members.includes(entity));
     for (const entity of gone) this.#left.add(entity);
+    for (const entity of kind === 'event' ? (event?.add ?? []) : members) {
+      if (this.#left.delete(entity)) this.#joining.add(entity);
+    }
   }
 
   #shown(entity, sync, epoch, seq, status, state) {
@@ -191,7 +196,7 @@ export class Judge {
     this.counts.shown += 1;
     const last = this.#places.get(entity);
     if (sync === 'joining' || epoch === undefined || epoch === null) {
-      if (last && !this.#left.has(entity)) this.#fault('lost', `${what} after ${last.what}`);
+      if (last && !this.#joining.has(entity)) this.#fault('lost', `${what} after ${last.what}`);
       return;
     }
     this.#compare(what, entity, epoch, seq, status, state);

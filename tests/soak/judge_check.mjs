@@ -11,6 +11,7 @@ function makeTruth() {
   const post = (epoch, seq, status, data) => truth.add(JOB, epoch, { seq, status, data });
   truth.add('topic/jobs', 'A', { seq: 1, data: { add: [JOB] } });
   truth.add('topic/jobs', 'A', { seq: 2, data: { remove: [JOB] } });
+  truth.add('topic/jobs', 'A', { seq: 3, data: { add: [JOB] } });
   post('A', 1, 'queued', { progress: 0 });
   post('A', 2, 'running', { progress: 10, worker: 'w' });
   post('A', 3, undefined, { progress: 20, worker: null });
@@ -42,17 +43,32 @@ const left = [
   ...topic(2, { remove: [JOB] }),
   ['gone', JOB],
 ];
+const back = topic(3, { add: [JOB] });
 
 /** Notes with something in their place. */
 const but = (notes, at, value, which = 0) =>
   notes.map((note, index) => (index === which ? note.with(at, value) : note));
+
+/** The end is reported once. */
+const once = () => {
+  let count = 0;
+  return ([kind]) => kind !== 'final' || ++count === 1;
+};
 
 /** What is told, what is wrong with it, and the notes. */
 const HISTORIES = [
   ['change after change', undefined, [...snapshot(1), ...event(2), ...event(3), ...event(4), ...event(5)]],
   ['a snapshot that says what it skips', undefined, [...snapshot(1), ...snapshot(4, { skipped: [2, 4] })]],
   ['another epoch', undefined, [...snapshot(1), ...event(2), ...snapshot(3, { isReset: true }, 'B'), ...event(4, 'B')]],
-  ['who left comes back', undefined, [...snapshot(1), ...left, ...snapshot(4)]],
+  ['who left comes back', undefined, [...snapshot(1), ...left, ...back, ...snapshot(4)]],
+  ['who left goes on for a moment', undefined, [...snapshot(1), ...left, ...event(2), ...back, ...snapshot(4)]],
+  [
+    'what was final comes back',
+    undefined,
+    [...snapshot(4), ...event(5), ...left, ...back, ...snapshot(5)].filter(once()),
+  ],
+  ['a hole while it is left', 'lost', [...snapshot(1), ...left, ...snapshot(4)]],
+  ['what was final comes back to life', 'resurrected', [...event(5), ...left, ...back, ...snapshot(4)]],
   ['a hole', 'lost', [...snapshot(1), ...event(3)]],
   ['a snapshot that says nothing', 'lost', [...snapshot(1), ...snapshot(3)]],
   ['a snapshot that says too little', 'lost', [...snapshot(1), ...snapshot(4, { skipped: [3, 4] })]],
