@@ -113,6 +113,11 @@ const NEEDS = {
     debian: () => ['chromium', 'chromium-driver'],
     otherwise: 'install Chromium and chromedriver, or set CHROMIUM and CHROMEDRIVER to their paths',
   },
+  nginx: {
+    present: () => tools.findNginx() !== undefined && capture('openssl', ['version']) !== undefined,
+    debian: () => ['nginx-light', 'openssl'],
+    otherwise: 'install nginx and openssl, or set NGINX to its path',
+  },
   PostgreSQL: {
     present: () => tools.findPostgres() !== undefined,
     debian: () => ['postgresql'],
@@ -146,7 +151,7 @@ const BROWSERS = ['Chromium', 'Firefox', 'geckodriver', 'WebKit'];
 export const COMMANDS = {
   start: BUILD,
   build: BUILD,
-  postgres: [...BUILD, 'PostgreSQL'],
+  postgres: [...BUILD, 'PostgreSQL', 'nginx'],
   lint: LINT,
   docs: ['node modules'],
   proof: ['native Rust'],

@@ -184,6 +184,9 @@ export const findWebkitBrowser = () =>
     )
     .find(existsSync);
 
+/** The path of nginx; Debian's lies where only root looks. */
+export const findNginx = () => process.env.NGINX ?? onPath('nginx') ?? ['/usr/sbin/nginx'].find(existsSync);
+
 /** The folder of PostgreSQL's programs, the newest version's. Debian keeps them off the PATH. */
 export function findPostgres() {
   if (process.env.POSTGRES_BIN) return process.env.POSTGRES_BIN;

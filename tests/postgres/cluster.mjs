@@ -1,7 +1,7 @@
 // Debian's PostgreSQL on a free port, in a temporary folder, for as long as a test runs.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, chownSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, chownSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,7 +19,8 @@ function other() {
   return { uid: id('-u'), gid: id('-g') };
 }
 
-async function freePort() {
+/** A port that nothing listens on. */
+export async function freePort() {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address();
@@ -75,6 +76,28 @@ export class Cluster {
   /** One statement; the answer as text, columns apart by `|`. */
   sql(statement) {
     return this.run('psql', '-X', '-q', '-At', '-v', 'ON_ERROR_STOP=1', '-c', statement, this.url()).trimEnd();
+  }
+
+  /** CPU seconds that its processes have used. */
+  cpu() {
+    const ids = spawnSync('pgrep', ['-P', String(this.#server.pid)], { encoding: 'utf8' })
+      .stdout.trim()
+      .split('\n');
+    const seconds = [String(this.#server.pid), ...ids].map((id) => {
+      try {
+        const [, fields] = readFileSync(`/proc/${id}/stat`, 'latin1').split(') ');
+        // Those of children that ended count too.
+        return (
+          fields
+            .split(' ')
+            .slice(11, 15)
+            .reduce((sum, ticks) => sum + Number(ticks), 0) / 100
+        );
+      } catch {
+        return 0;
+      }
+    });
+    return seconds.reduce((sum, value) => sum + value, 0);
   }
 
   /** Gives the files that a test put there to the server's user. */

@@ -64,6 +64,7 @@ export class Gateway {
   /** Sends it a signal and waits for its end; returns the exit code. */
   async end(signal = 'SIGKILL') {
     const child = this.#child;
+    this.#child = undefined;
     if (!child || child.exitCode !== null || child.signalCode !== null) return undefined;
     const exit = once(child, 'exit');
     child.kill(signal);

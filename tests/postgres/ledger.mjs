@@ -17,9 +17,10 @@ export function audit(cluster, writers) {
     byEntity.set(event.entity, history);
     history.push(event);
     if (event.seq !== history.length) wrong.push(`${event.entity} has ${event.seq} as its change ${history.length}`);
-    if (byId.has(`${event.entity} ${event.id}`)) wrong.push(`${event.entity} has ${event.id} twice`);
+    if (event.id && byId.has(`${event.entity} ${event.id}`)) wrong.push(`${event.entity} has ${event.id} twice`);
     byId.set(`${event.entity} ${event.id}`, event);
-    if (!writers.sent.has(event.id)) wrong.push(`${event.entity} has ${event.id}, which was refused or never sent`);
+    if (event.id && !writers.sent.has(event.id))
+      wrong.push(`${event.entity} has ${event.id}, which was refused or never sent`);
     if (history.at(-2)?.status === 'completed') wrong.push(`${event.entity} changed after its end`);
   }
   for (const [id, { entity, seq, epoch }] of writers.acknowledged) {

@@ -13,23 +13,40 @@ export class Page {
   violations = [];
   resets = 0;
   skips = 0;
+  /** Holes in what was pushed; the client closes them, and a gateway must not make any. */
+  gaps = 0;
   events = 0;
   dials = 0;
-  #bytes = 0;
+  /** Bytes of messages, received and sent. */
+  bytes = 0;
+  sent = 0;
   #topic;
+  #socket;
+  #away = Promise.resolve();
 
   constructor(name, gateways, topic, first = 0) {
     this.name = name;
     const page = this;
     class Counted extends WebSocket {
-      constructor(...args) {
-        super(...args);
-        this.on('message', (data) => (page.#bytes += data.length));
+      constructor(url, protocols) {
+        // The proxy's certificate is its own.
+        super(url, protocols, { rejectUnauthorized: false });
+        page.#socket = this;
+        this.on('message', (data) => (page.bytes += data.length));
+      }
+
+      send(text, ...more) {
+        page.sent += Buffer.byteLength(text);
+        super.send(text, ...more);
       }
     }
+    this.gateways = gateways;
     this.client = createClient({
       // Never the same gateway twice in a row: no session is sticky.
-      url: () => gateways[(first + this.dials++) % gateways.length].socketUrl,
+      url: async () => {
+        await this.#away;
+        return this.gateways[(first + this.dials++) % this.gateways.length].socketUrl;
+      },
       WebSocket: Counted,
       flush: 'sync',
       logger: null,
@@ -37,6 +54,7 @@ export class Page {
       models: { order: model({ reduce: 'merge', reopen: 'epoch' }) },
     });
     this.client.on('change', (change) => this.#see(change));
+    this.client.on('gap', () => (this.gaps += 1));
     this.#topic = this.client.topic(topic);
     this.#topic.subscribe(() => {});
   }
@@ -71,19 +89,24 @@ export class Page {
     return this.#topic.getSnapshot();
   }
 
-  get bytes() {
-    return this.#bytes;
+  /** Breaks its socket, and lets it dial no sooner than what is returned is called. */
+  leave() {
+    let back;
+    this.#away = new Promise((resolve) => (back = resolve));
+    this.#socket.terminate();
+    return back;
   }
 
   /** How it differs from the truth, which is name to state as `GET /entities` has it; empty when it does not. */
   differences(truth) {
     const members = this.members();
     const wrong = [];
-    if (this.#topic.sync !== 'live') wrong.push(`the topic is ${this.#topic.sync}`);
+    if (this.#topic.sync !== 'live') return [`the topic is ${this.#topic.sync}`];
     if (members.size !== truth.size) wrong.push(`${members.size} members instead of ${truth.size}`);
     for (const [name, { seq, epoch, status, data }] of truth) {
       const shown = members.get(name);
       if (!shown) wrong.push(`${name} is missing`);
+      else if (shown.sync !== 'live' && shown.sync !== 'final') wrong.push(`${name} is ${shown.sync}`);
       else if (shown.seq !== seq || shown.epoch !== epoch)
         wrong.push(`${name} at ${shown.epoch} ${shown.seq}, not ${epoch} ${seq}`);
       else if (shown.status !== status) wrong.push(`${name} is ${shown.status}, not ${status}`);
@@ -93,8 +116,8 @@ export class Page {
   }
 
   /** Waits until it shows the truth; what still differs after that time. */
-  async settle(truth, patience) {
-    for (const until = Date.now() + patience; ; await sleep(LOOK_MS)) {
+  async settle(truth, patience, look = LOOK_MS) {
+    for (const until = Date.now() + patience; ; await sleep(look)) {
       const wrong = this.differences(truth);
       if (wrong.length === 0 || Date.now() > until) return wrong;
     }

@@ -14,19 +14,23 @@ import { nativeCargo, nativeCargoEnv, root } from '../../scripts/tools.mjs';
 import { Cluster } from './cluster.mjs';
 import { Gateway } from './gateway.mjs';
 import { audit, compare } from './ledger.mjs';
-import { Writers, seeded } from './writers.mjs';
+import { throughProxy } from './proxy.mjs';
+import { scaleTable, topicAtScale } from './topic.mjs';
+import { Writers } from './writers.mjs';
 
 const short = process.argv.includes('--short');
 /** The package and the gateway are there already. */
 const built = process.argv.includes('--built');
 const seedAt = process.argv.indexOf('--seed');
 const SEED = seedAt > 0 ? Number(process.argv[seedAt + 1]) : 1 + Math.floor(Math.random() * 1_000_000);
-const EVENTS = short ? 2_500 : 50_000;
-const KILLS = short ? 4 : 20;
+const EVENTS = short ? 1_500 : 50_000;
+const KILLS = short ? 3 : 20;
 const PAGES = short ? 4 : 8;
 const WRITERS = 16;
 const ENTITIES = 12;
 const TOPIC = 'orders';
+const MEMBERS = short ? 500 : 10_000;
+const CHURN_S = short ? 2 : 10;
 /** Within this time a page shows the truth again, in milliseconds. */
 const RIGHT_MS = 40_000;
 
@@ -57,10 +61,11 @@ async function pagesAre(name, pages, gateway) {
 
 /** Writers race, gateways are killed, pages move; then everything is compared. */
 async function race(cluster, binary) {
-  const random = seeded(SEED);
   const gateways = [];
   for (let count = 0; count < 2; count += 1) {
-    gateways.push(await Gateway.start(binary, '--database', cluster.url(), '--heartbeat', '2', '--log', 'warn'));
+    gateways.push(
+      await Gateway.start(binary, '--database', cluster.url(), '--heartbeat', '0.5', '--log', 'warn,sqlx=error'),
+    );
   }
   const writers = new Writers(gateways, { seed: SEED, topic: `topic/${TOPIC}`, count: ENTITIES });
   const pages = Array.from({ length: PAGES }, (_, page) => new Page(`page ${page + 1}`, gateways, TOPIC, page));
@@ -71,11 +76,11 @@ async function race(cluster, binary) {
   while (writers.stored < EVENTS) {
     await sleep(20);
     if (kills < KILLS && writers.stored >= ((kills + 1) * EVENTS) / (KILLS + 1)) {
-      const victim = gateways[Math.floor(random() * gateways.length)];
+      const victim = gateways[kills % gateways.length];
       await victim.end('SIGKILL');
       kills += 1;
       // Once in the middle the database crashes as well.
-      if (kills === KILLS / 2) {
+      if (kills === Math.floor(KILLS / 2)) {
         await cluster.down('SIGQUIT');
         crashes += 1;
         await cluster.up();
@@ -94,6 +99,8 @@ async function race(cluster, binary) {
     writers.contradictions.map((of) => JSON.stringify(of)),
   );
   check('pages: nothing that is not in the log, no hole, nothing twice, nothing back', compare(pages, log));
+  const holes = pages.filter((page) => page.gaps > 0).map((page) => `${page.name}: ${page.gaps} gaps`);
+  check('nothing was left out of the push, whichever batch was committed first', holes);
   const sum = (key) => pages.reduce((total, page) => total + page[key], 0);
   expect(
     'the pages moved',
@@ -209,7 +216,9 @@ async function whileAway(cluster, binary) {
 /** The gateway's own tests of G1 to G13, of sockets and topics, with PostgreSQL beneath. */
 async function rules(cluster) {
   const args = ['test', '--locked', '--package', 'inorder-gateway', '--test', 'gateway', '--'];
-  const chosen = ['rules::', 'sockets::', 'topics::', 'http::', 'operation::', '--skip', 'g09', '--test-threads', '4'];
+  // Two put a log back in ways that only SQLite's has; here the run above does it.
+  const skipped = ['g09', 'r39_a_cursor_does_not_reach_over_a_new_epoch'].flatMap((name) => ['--skip', name]);
+  const chosen = ['rules::', 'sockets::', 'topics::', 'http::', 'operation::', ...skipped, '--test-threads', '2'];
   const env = { ...nativeCargoEnv(), INORDER_POSTGRES: cluster.url() };
   const child = spawn(nativeCargo(), [...args, ...chosen], { cwd: root, env, stdio: ['ignore', 'pipe', 'inherit'] });
   let said = '';
@@ -237,6 +246,10 @@ async function main() {
   try {
     world = await race(cluster, binary);
     await deafness(cluster, binary, world);
+    await throughProxy({ Page, readTruth, cluster, ...world, topic: TOPIC, check, expect });
+    const scale = await topicAtScale({ Page, readTruth, ...world, size: MEMBERS, churn: CHURN_S, short });
+    check(`a topic of ${MEMBERS}: right after each, and a resume costs what changed`, scale.wrong);
+    console.log(`\n${scaleTable(scale.rows)}\n`);
     await cluster.down();
     const copy = join(cluster.folder, 'copy');
     cpSync(cluster.data, copy, { recursive: true, preserveTimestamps: true });

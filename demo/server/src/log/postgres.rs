@@ -21,14 +21,15 @@
 //! Rows then jump by [`STRIDE`], so that none is given twice. A later epoch than the one known is
 //! adopted only if the database knows the latter as one of its past.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use inorder::wire::Data;
 use serde_json::Value;
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgRow};
 use sqlx::{Connection, Row};
 use tokio::sync::watch;
@@ -42,9 +43,9 @@ use crate::mark::{Found, Mark, Noted};
 use crate::model::Models;
 use crate::name;
 
-/// Connections that read at the same time. With the writer's and the listener's, ten gateways fit into
+/// Connections that read at the same time. With two of the writer and the listener's, nine gateways fit into
 /// PostgreSQL's hundred.
-const READERS: u32 = 7;
+const READERS: u32 = 8;
 
 /// How long a transaction waits for a lock, and how long it may stand idle while it holds some: a gateway
 /// that hangs must not stop the others.
@@ -55,6 +56,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// Times that a batch is tried when PostgreSQL gives up one of two transactions that wait for each other.
 const TRIES: u32 = 3;
+
+/// Names that are remembered to have a line: some tens of megabytes at most.
+const NAMES_MADE: usize = 100_000;
 
 /// How far rows jump with a new epoch: more than any restored copy lacks.
 const STRIDE: u64 = 1_000_000_000;
@@ -137,7 +141,11 @@ struct Known {
 /// The log, kept in PostgreSQL.
 pub struct Postgres {
     writer: PgPool,
+    /// The connection that batches are written on, kept as long as it works: a pool asks each time.
+    held: tokio::sync::Mutex<Option<PoolConnection<sqlx::Postgres>>>,
     reader: PgPool,
+    /// Names that have their line: they need not be made sure of again.
+    made: Mutex<HashSet<Arc<str>>>,
     models: Models,
     retain: Option<u64>,
     mark: Option<Mutex<Mark>>,
@@ -187,7 +195,7 @@ impl Postgres {
         if !options.get_options().is_some_and(|options| options.contains("search_path")) {
             options = options.options([("search_path", SCHEMA)]);
         }
-        let writer = pool(1, options.clone()).await?;
+        let writer = pool(2, options.clone()).await?;
         make_tables(&writer).await?;
         let reader = pool(READERS, options).await?;
         let (mark, found) = match mark {
@@ -205,7 +213,8 @@ impl Postgres {
         };
         let known = settle(&writer, noted.as_ref(), new_epoch || torn).await?;
         let mark = mark.map(Mutex::new);
-        let log = Postgres { writer, reader, models, retain, mark, known: Mutex::new(known.clone()) };
+        let (held, made) = (tokio::sync::Mutex::default(), Mutex::default());
+        let log = Postgres { writer, held, reader, made, models, retain, mark, known: Mutex::new(known.clone()) };
         log.note(known.row)?;
         if let Some(wake) = wake {
             tokio::spawn(listen(log.reader.clone(), wake));
@@ -261,12 +270,19 @@ impl Postgres {
 
     /// Asks a question whose answer begins with the [`place`], until it is of a settled log.
     async fn ask<'q>(&self, question: impl Fn() -> Question<'q>) -> Result<Vec<PgRow>, Unavailable> {
-        for _ in 0..TRIES {
+        for tries in 0.. {
             let before = self.known();
-            let rows = question().fetch_all(&self.reader).await?;
+            let rows = match question().fetch_all(&self.reader).await {
+                // PostgreSQL went away since this connection was used last; a fresh one may do.
+                Err(sqlx::Error::Io(_)) if tries < READERS => continue,
+                rows => rows?,
+            };
             let Some(first) = rows.first() else { return Err(lost()) };
             if self.goes_on(&before, first)? {
                 return Ok(rows);
+            }
+            if tries >= READERS {
+                break;
             }
             self.settle(&before).await?;
         }
@@ -275,26 +291,55 @@ impl Postgres {
 
     /// See [`super::Log::commit`].
     pub async fn commit(&self, writes: &[Write]) -> Result<(Vec<Written>, u64), Unavailable> {
+        let mut held = self.held.lock().await;
         for _ in 0..TRIES {
             let before = self.known();
-            match self.try_commit(writes, &before).await {
+            let connection = match &mut *held {
+                Some(connection) => connection,
+                none => none.insert(self.writer.acquire().await?),
+            };
+            match self.try_commit(connection, writes, &before).await {
                 Ok(Some(done)) => return Ok(done),
-                Ok(None) => self.settle(&before).await?,
+                Ok(None) => {
+                    self.made().clear();
+                    self.settle(&before).await?;
+                }
                 Err(error) if is_deadlock(&error) => tracing::warn!(%error, "the batch is tried again"),
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    *held = None;
+                    return Err(error.into());
+                }
             }
         }
         Err(lost())
     }
 
+    fn made(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// `None` when the log is not where it was known to be.
-    async fn try_commit(&self, writes: &[Write], before: &Known) -> Sql<Option<(Vec<Written>, u64)>> {
+    async fn try_commit(
+        &self,
+        connection: &mut PgConnection,
+        writes: &[Write],
+        before: &Known,
+    ) -> Sql<Option<(Vec<Written>, u64)>> {
         let mut names: Vec<&str> = writes.iter().map(|write| &*write.entity).collect();
         names.sort_unstable();
         names.dedup();
-        let mut connection = self.writer.acquire().await?;
+        let are_made = {
+            let made = self.made();
+            names.iter().all(|name| made.contains(*name))
+        };
         let mut tx = connection.begin().await?;
+        if !are_made {
+            make_lines(&mut tx, &names).await?;
+        }
         let mut lines = lock_lines(&mut tx, &names).await?;
+        if lines.len() < names.len() {
+            return Ok(None);
+        }
         let mut ids = known_ids(&mut tx, writes).await?;
         let mut written = Vec::with_capacity(writes.len());
         let mut events = Events::default();
@@ -328,15 +373,19 @@ impl Postgres {
             }
             written.push(Written::Stored { epoch: before.epoch.clone(), seq: line.seq, duplicate: false });
         }
-        if !events.seq.is_empty() {
-            store_ids(&mut tx, &events).await?;
-            store_members(&mut tx, &memberships).await?;
-        }
+        store_members(&mut tx, &memberships).await?;
         lines.retain(|_, line| line.changed);
         let Some(row) = store(&mut tx, before, &events, &lines).await? else { return Ok(None) };
         let kept = lines.iter().filter_map(|(name, line)| Some((*name, line, line.kept_from(self.retain)?)));
         trim(&mut tx, kept).await?;
         tx.commit().await?;
+        if !are_made {
+            let mut made = self.made();
+            if made.len() + names.len() > NAMES_MADE {
+                made.clear();
+            }
+            made.extend(writes.iter().map(|write| write.entity.clone()));
+        }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.epoch == before.epoch {
             known.row = known.row.max(row);
@@ -558,7 +607,12 @@ impl<'a> Events<'a> {
 }
 
 async fn pool(connections: u32, options: PgConnectOptions) -> Sql<PgPool> {
-    PgPoolOptions::new().max_connections(connections).acquire_timeout(CONNECT).connect_with(options).await
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(CONNECT)
+        .test_before_acquire(false)
+        .connect_with(options)
+        .await
 }
 
 async fn make_tables(writer: &PgPool) -> Result<(), Unavailable> {
@@ -655,14 +709,17 @@ async fn listen(pool: PgPool, wake: watch::Sender<u64>) {
     }
 }
 
-/// Locks the lines of entities, in the order of their names: two batches never wait for each other.
-///
-/// New ones first: a line that someone else has just made is waited for here, and only then locked.
-async fn lock_lines<'a>(tx: &mut PgConnection, names: &[&'a str]) -> Sql<HashMap<&'a str, Line>> {
+/// Makes the lines that are missing. One that someone else has just made is waited for here, before any is locked.
+async fn make_lines(tx: &mut PgConnection, names: &[&str]) -> Sql<()> {
     sqlx::query("INSERT INTO entity (name) SELECT * FROM unnest($1::text[]) ON CONFLICT DO NOTHING")
         .bind(names)
-        .execute(&mut *tx)
+        .execute(tx)
         .await?;
+    Ok(())
+}
+
+/// Locks the lines of entities, in the order of their names: two batches never wait for each other.
+async fn lock_lines<'a>(tx: &mut PgConnection, names: &[&'a str]) -> Sql<HashMap<&'a str, Line>> {
     let rows = sqlx::query(
         "SELECT name, seq, status, at, state, row, oldest, trimmed FROM entity WHERE name = ANY($1) ORDER BY name
          FOR UPDATE",
@@ -705,22 +762,6 @@ async fn known_ids(tx: &mut PgConnection, writes: &[Write]) -> Sql<HashMap<(Stri
     .fetch_all(tx)
     .await?;
     rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), number(row, 2)?))).collect()
-}
-
-async fn store_ids(tx: &mut PgConnection, events: &Events<'_>) -> Sql<()> {
-    if events.id.iter().all(Option::is_none) {
-        return Ok(());
-    }
-    sqlx::query(
-        "INSERT INTO event_id (entity, id, seq)
-         SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[]) w (entity, id, seq) WHERE id IS NOT NULL",
-    )
-    .bind(&events.entity)
-    .bind(&events.id)
-    .bind(&events.seq)
-    .execute(tx)
-    .await?;
-    Ok(())
 }
 
 async fn store_members(tx: &mut PgConnection, memberships: &Memberships<'_>) -> Sql<()> {
@@ -780,6 +821,9 @@ async fn store(
            SELECT m.row - $1 + w.place, w.entity, w.seq, w.id, w.status, w.at, w.data FROM m,
              unnest($4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[]) WITH ORDINALITY
              w (entity, seq, id, status, at, data, place)),
+         i AS (
+           INSERT INTO event_id (entity, id, seq) SELECT w.entity, w.id, w.seq FROM m,
+             unnest($4::text[], $5::bigint[], $6::text[]) w (entity, seq, id) WHERE w.id IS NOT NULL),
          l AS (
            UPDATE entity e SET seq = w.seq, status = w.status, at = w.at, state = w.state, row = m.row - $1 + w.place
            FROM m, unnest($10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::bigint[])

@@ -134,7 +134,9 @@ async fn g12_under_load_every_socket_hears_goodbye_behind_what_it_was_sent() {
     for writer in 0..WRITERS {
         writers.spawn(post_on(gateway.address.clone(), writer));
     }
-    sleep(Duration::from_millis(500)).await;
+    while metrics(&gateway).await["inorder_events_total"] < 60.0 {
+        sleep(Duration::from_millis(20)).await;
+    }
     let since = Instant::now();
     gateway.terminate();
     assert!(gateway.ended().await);
@@ -160,7 +162,7 @@ async fn g12_under_load_every_socket_hears_goodbye_behind_what_it_was_sent() {
     assert!(waits.len() > SOCKETS / 2 && waits.iter().all(|wait| *wait <= 1_200), "{waits:?}");
 
     let answered: u64 = writers.join_all().await.into_iter().sum();
-    assert!(answered > 50, "{answered} posts are no load");
+    assert!(answered > 40, "{answered} posts are no load");
     let gateway = Gateway::with_file(&database, &[]).await;
     let mut found = 0;
     for writer in 0..WRITERS {
