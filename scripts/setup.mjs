@@ -71,6 +71,11 @@ const NEEDS = {
     debian: () => ['gcc', 'libc6-dev', ...(tools.nativeCargo() ? [] : ['rustc-web', 'cargo-web'])],
     otherwise: 'install Rust from https://rustup.rs (see rust-version in Cargo.toml) and a C compiler',
   },
+  'C++ compiler': {
+    present: () => runs('c++'),
+    debian: () => ['g++'],
+    otherwise: 'install a C++ compiler, which libFuzzer is built with',
+  },
   'Rust for wasm': {
     present: () => tools.webToolchain() !== undefined,
     debian: () => ['rustc-web', 'cargo-web', 'rust-web-src', 'rust-web-llvm', lld()],
@@ -86,6 +91,14 @@ const NEEDS = {
     present: () =>
       versionOf(tools.cargoTools['wasm-bindgen-cli'].path) === tools.cargoTools['wasm-bindgen-cli'].version,
     install: () => cargoInstall('wasm-bindgen-cli'),
+  },
+  'cargo-deny': {
+    present: () => versionOf(tools.cargoTools['cargo-deny'].path) === tools.cargoTools['cargo-deny'].version,
+    install: () => cargoInstall('cargo-deny', '--no-default-features'),
+  },
+  'cargo-mutants': {
+    present: () => existsSync(tools.cargoTools['cargo-mutants'].path),
+    install: () => cargoInstall('cargo-mutants'),
   },
   rustfmt: {
     present: () => runsCargo('fmt'),
@@ -156,9 +169,12 @@ export const COMMANDS = {
   docs: ['node modules'],
   proof: ['native Rust'],
   soak: [...BUILD, ...BROWSERS],
+  fuzz: ['native Rust', 'C++ compiler'],
+  mutants: ['native Rust', 'cargo-mutants'],
+  audit: ['native Rust', 'cargo-deny'],
   bench: [...BUILD, 'node modules of the peers', 'Chromium'],
   toolchains: [...BUILD, 'node modules of all toolchains', 'Chromium'],
-  test: [...new Set([...BUILD, ...LINT, ...BROWSERS]), 'node modules of the toolchains', 'node modules of the frameworks'],
+  test: [...new Set([...BUILD, ...LINT, ...BROWSERS, 'C++ compiler', 'cargo-deny']), 'node modules of the toolchains', 'node modules of the frameworks'],
 };
 
 const runsCargo = (subcommand) =>
@@ -182,13 +198,13 @@ const QUICKLY_BUILT = {
   CARGO_PROFILE_RELEASE_DEBUG: '0',
 };
 
-async function cargoInstall(crate) {
+async function cargoInstall(crate, ...features) {
   const { version, folder } = tools.cargoTools[crate];
   mkdirSync(tools.cacheDir, { recursive: true });
   // Built beside its place and renamed, so that an interrupted build is not mistaken for the tool.
   const fresh = `${folder}.${process.pid}`;
   const install = (...how) =>
-    tools.run(tools.nativeCargo(), ['install', ...how, '--quiet', '--version', version, '--root', fresh, crate], {
+    tools.run(tools.nativeCargo(), ['install', ...how, ...features, '--quiet', '--version', version, '--root', fresh, crate], {
       env: tools.nativeCargoEnv({ CARGO_TARGET_DIR: join(fresh, 'build'), ...QUICKLY_BUILT }),
     });
   try {

@@ -205,6 +205,11 @@ const STEPS = [
   { name: 'fmt', run: check(...native(['fmt', '--all', '--check'])) },
   { name: 'prettier', run: check(() => bin('prettier'), ['--check', '--log-level', 'warn', '.']) },
   {
+    name: 'audit',
+    run: counted(countLine, () => process.execPath, ['scripts/audit.mjs']),
+    show: /no answer/,
+  },
+  {
     name: 'clippy',
     run: check(...native(['clippy', '--locked', '--workspace', '--all-targets', '--', '-D', 'warnings'])),
   },
@@ -227,6 +232,7 @@ const STEPS = [
   },
   { name: 'native', run: counted(countCargo, ...native(['test', '--locked', '--workspace', '--no-fail-fast'])) },
   { name: 'zoo', run: counted(countCargo, ...native(['test', '--locked', '--features', 'zoo', '--test', 'zoo'])) },
+  { name: 'fuzz', run: counted(countLine, () => process.execPath, ['scripts/fuzz.mjs']), show: true },
   { name: 'package', run: buildAndWeigh, show: true },
   { name: 'types', after: ['package'], run: types },
   { name: 'api', after: ['package'], run: check(process.execPath, ['scripts/api-report.mjs', '--check']) },
@@ -268,6 +274,12 @@ const STEPS = [
   { name: 'page-build', after: ['package'], run: build(buildPage) },
   { name: 'examples', after: ['package', 'gateway', 'page-build'], run: vitest('tests/examples') },
   { name: 'page', after: ['gateway', 'page-build'], run: vitest('tests/page') },
+  {
+    name: 'hostile',
+    after: ['package', 'gateway'],
+    run: vitest('tests/hostile'),
+    show: /: .*(MiB|a minute|questions|served)/,
+  },
   {
     name: 'soak',
     after: ['package', 'gateway'],
@@ -319,7 +331,9 @@ async function runStep(step, results) {
   }
   if (tools.isStopping()) return;
   results.set(step.name, counts);
-  if (counts.failed > 0 || step.show) for (const line of output) console.log(`  ${line}`);
+  // `show`: all lines, or those with figures.
+  const isShown = (line) => counts.failed > 0 || step.show === true || step.show?.test(line);
+  for (const line of output.filter(isShown)) console.log(`  ${line}`);
   const verdict = counts.failed > 0 ? 'FAILED' : 'ok';
   console.log(
     `${verdict.padEnd(6)} ${step.name.padEnd(14)} ${String(counts.passed).padStart(5)} passed ${String(counts.failed).padStart(4)} failed  ${seconds(began)}`,

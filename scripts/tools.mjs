@@ -38,6 +38,8 @@ const wasmBindgenVersion = readFileSync(join(root, 'Cargo.lock'), 'utf8').match(
 export const cargoTools = {
   'wasm-bindgen-cli': cargoTool('wasm-bindgen', wasmBindgenVersion ?? '0.2.130'),
   geckodriver: cargoTool('geckodriver', '0.37.1'),
+  'cargo-deny': cargoTool('cargo-deny', '0.20.2'),
+  'cargo-mutants': cargoTool('cargo-mutants', '27.1.0'),
 };
 
 function cargoTool(program, version) {
