@@ -34,7 +34,7 @@ use crate::config::{
 };
 use crate::connection::{Act, Connection};
 pub use crate::connection::{Can, CloseClass, ConnectionState};
-use crate::entity::{Entities, Flags, Numbers, Reach};
+use crate::entity::{Entities, Flags, Numbers, Reach, reach};
 pub use crate::entity::{EntityId, Epoch, ModelId, Position, Seq, Status, Sync};
 use crate::gap::{Held, Which};
 pub use crate::ids::EventId;
@@ -947,24 +947,32 @@ impl<P> Client<P> {
         recovery.fault_at = undo.seq;
         recovery.question = if own == Epoch::NONE { Question::None } else { Question::Fault };
         recovery.wants_snapshot = true;
+        if event.is_none() && adopted == own {
+            // Its number exists.
+            recovery.asked.head = recovery.asked.head.max(undo.seq);
+        }
         let given_up = recovery.faults >= AGREEING_ANSWERS;
+        let unnumbered = self.model(id).continuity == Continuity::None;
         if let Some((event, payload)) = event {
             self.stats.applied = self.stats.applied.saturating_sub(1);
-            self.hold(
-                id,
-                Held {
-                    prev: event.prev.unwrap_or(undo.last),
-                    seq: undo.seq,
-                    id: event.id,
-                    epoch: if own == Epoch::NONE { event.epoch } else { own },
-                    status: event.status,
-                    bytes: event.bytes,
-                    payload: Some(payload),
-                    visible: true,
-                    whole: false,
-                },
-            );
-            self.bound(id);
+            let again = Held {
+                prev: event.prev.unwrap_or(undo.last),
+                seq: undo.seq,
+                id: event.id,
+                epoch: if own == Epoch::NONE { event.epoch } else { own },
+                status: event.status,
+                bytes: event.bytes,
+                payload: Some(payload),
+                visible: true,
+                whole: false,
+            };
+            if unnumbered {
+                // Its numbers mean nothing; the snapshot has what it would have changed.
+                self.spend(again);
+            } else {
+                self.hold(id, again);
+                self.bound(id);
+            }
         } else {
             self.stats.adopted = self.stats.adopted.saturating_sub(1);
         }

@@ -22,7 +22,10 @@ impl<P> Client<P> {
 
     fn climb(&mut self, id: EntityId) {
         let unnumbered = self.model(id).continuity == Continuity::None;
-        let straddles = self.reach_of_front(id) == Some(Reach::Straddles);
+        let entity = &self.entities[id];
+        let straddles = entity.front().is_some_and(|front| {
+            reach(entity.last, self.model(id), front.prev, front.seq, front.visible) == Reach::Straddles
+        });
         let entity = &mut self.entities[id];
         let (placed, last, hole) = (entity.has(Flags::PLACED), entity.last, entity.hole());
         let asks_nothing = entity.is_asked() || !self.connection.is_open();
@@ -130,6 +133,10 @@ impl<P> Client<P> {
         recovery.wants_snapshot = true;
         let asked = recovery.snapshots;
         if asked >= SNAPSHOT_TRIES {
+            // So many snapshots did not confirm what was heard: whoever said it may have lied.
+            recovery.asked.head = 0;
+            let own = self.entities[id].own();
+            self.drop_held(id, Which::Of(own));
             return self.give_up(id);
         }
         let wait = if zoo::has(Bug::Unpaced) { 0 } else { snapshot_wait(asked, &mut self.jitter) };

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::enumeration::{ONE_WITH_A_RESTART, TWO, TWO_WITH_A_RESTART};
 use super::source::{Listed, Recorder, Seeded, shrink};
-use super::world::{Budget, Outcome, exhaust, missing_marks, run};
+use super::world::{Outcome, missing_marks, run};
 
 /// One seed in so many is run twice and its traces are compared.
 const TWICE: u64 = 100;
@@ -128,24 +129,14 @@ pub fn prove(runs: u64, first: u64) -> ExitCode {
     if report.failures.is_empty() && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Small worlds that are visited completely: entities, what may happen, and how many places that makes at least.
-const SMALL: [(usize, Budget, u64); 3] = [
-    (1, Budget { events: 4, drops: 2, duplicates: 2, reconnects: 1, restarts: 1, waits: 2 }, 5_500_000),
-    (2, Budget { events: 3, drops: 1, duplicates: 1, reconnects: 1, restarts: 0, waits: 2 }, 250_000),
-    (2, Budget { events: 3, drops: 1, duplicates: 1, reconnects: 1, restarts: 1, waits: 1 }, 1_000_000),
-];
-
 /// Visits every small world and prints how large it is.
 pub fn exhaust_all() -> ExitCode {
     let mut holds = true;
-    for (entities, budget, places) in SMALL {
-        match exhaust(entities, budget) {
-            Ok(found) => {
-                println!("{entities} entities, {budget:?}: {found:?}");
-                holds &= found.places >= places;
-            }
+    for small in [ONE_WITH_A_RESTART, TWO, TWO_WITH_A_RESTART] {
+        match small.check() {
+            Ok(found) => println!("{} entities, {:?}: {found:?}", small.entities, small.budget),
             Err(said) => {
-                println!("{entities} entities, {budget:?}: {said}");
+                println!("{} entities, {:?}: {said}", small.entities, small.budget);
                 holds = false;
             }
         }

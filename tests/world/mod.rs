@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each target that includes the world uses another part of it
 
 pub mod campaign;
+pub mod enumeration;
 pub mod gateway;
 pub mod page;
 pub mod source;

@@ -1,7 +1,7 @@
 //! The page of a world: the real core with a driver of numbers only, and what must be true after every step.
 
 use std::hash::{Hash, Hasher};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use inorder::client::{
     Can, Change, ChangeKind, Client, Command, ConnectionState, EntityId, Epoch, ErrorCode, Event, EventId, Fault,
@@ -133,7 +133,7 @@ pub enum Act {
 #[derive(Clone)]
 pub struct Page {
     pub client: Client<Payload>,
-    pub config: Rc<Config>,
+    pub config: Arc<Config>,
     pub model: Model,
     pub topic_model: Model,
     pub views: Vec<View>,
@@ -166,7 +166,7 @@ impl Page {
     pub fn new(config: Config, model: Model, entities: usize, topic: bool, seed: u64) -> Page {
         Page {
             client: Client::new(config.clone(), seed),
-            config: Rc::new(config),
+            config: Arc::new(config),
             model,
             topic_model: Model { topic: true, reopen: Reopen::Never, ..model },
             views: vec![View::default(); entities],

@@ -4,8 +4,7 @@
 //! bounds of liveness hold. Hostile: frames are lost, doubled and swapped inside a connection as well.
 
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use inorder::client::{Can, ConnectionState, Sync};
 use inorder::config::{Config, Continuity, Model, OnGap, Reopen};
@@ -56,14 +55,14 @@ pub struct Outcome {
 }
 
 #[derive(Clone, Hash)]
-struct Socket {
-    generation: u32,
+pub struct Socket {
+    pub generation: u32,
     /// Not yet open.
-    dialing: bool,
+    pub dialing: bool,
     /// Nothing passes any more, and nobody is told.
-    silent: bool,
-    down: VecDeque<Frame>,
-    up: VecDeque<Ask>,
+    pub silent: bool,
+    pub down: VecDeque<Frame>,
+    pub up: VecDeque<Ask>,
 }
 
 /// How a world is made.
@@ -186,14 +185,14 @@ impl Plan {
 }
 
 pub struct World<'a> {
-    plan: Rc<Plan>,
-    source: &'a mut dyn Source,
+    plan: Arc<Plan>,
+    pub source: &'a mut dyn Source,
     pub page: Page,
     pub gateway: Gateway,
-    socket: Option<Socket>,
+    pub socket: Option<Socket>,
     tokens: VecDeque<u32>,
-    now: u64,
-    beat_at: u64,
+    pub now: u64,
+    pub beat_at: u64,
     /// Faults are over.
     calm: bool,
     /// Frames are on their way that the socket no longer lists.
@@ -201,12 +200,12 @@ pub struct World<'a> {
     pub log: Option<Vec<String>>,
 }
 
-type Checked = Result<(), String>;
+pub type Checked = Result<(), String>;
 
 /// Runs the world that a source of choices makes.
 pub fn run(source: &mut dyn Source, log: bool) -> (Outcome, Vec<String>) {
     let plan = Plan::draw(source);
-    let mut world = World::new(Rc::new(plan), source);
+    let mut world = World::new(Arc::new(plan), source);
     world.log = log.then(Vec::new);
     let (steps, result) = world.play();
     if result.is_err() {
@@ -222,12 +221,24 @@ pub fn run(source: &mut dyn Source, log: bool) -> (Outcome, Vec<String>) {
     (outcome, world.log.take().unwrap_or_default())
 }
 
+/// Runs the world that a fuzzer's bytes make.
+pub fn bytes(data: &[u8]) -> Outcome {
+    run(&mut super::source::Bytes(data), false).0
+}
+
 impl<'a> World<'a> {
-    pub fn new(plan: Rc<Plan>, source: &'a mut dyn Source) -> World<'a> {
+    pub fn new(plan: Arc<Plan>, source: &'a mut dyn Source) -> World<'a> {
         let seed = u64::from(source.choose(1 << 16));
+        let page = Page::new(plan.config.clone(), plan.model, plan.entities, plan.topic, seed);
+        let gateway = Gateway::new(plan.entities, plan.topic, plan.fold, plan.moods, plan.page_size);
+        World::at(plan, source, page, gateway)
+    }
+
+    /// A world whose page and gateway have been used.
+    pub fn at(plan: Arc<Plan>, source: &'a mut dyn Source, page: Page, gateway: Gateway) -> World<'a> {
         World {
-            page: Page::new(plan.config.clone(), plan.model, plan.entities, plan.topic, seed),
-            gateway: Gateway::new(plan.entities, plan.topic, plan.fold, plan.moods, plan.page_size),
+            page,
+            gateway,
             socket: None,
             tokens: VecDeque::new(),
             now: 1_000,
@@ -248,11 +259,7 @@ impl<'a> World<'a> {
 
     fn play(&mut self) -> (u32, Checked) {
         let mut steps = 0;
-        let first = if self.plan.topic { 1 } else { self.plan.entities };
-        for entity in 0..first {
-            self.page.join(self.now, entity);
-        }
-        let mut result = self.settle();
+        let mut result = self.begin(if self.plan.topic { 1 } else { self.plan.entities });
         while result.is_ok() && steps < self.plan.steps && !self.source.is_spent() && !self.page.closed {
             steps += 1;
             result = self.step();
@@ -261,6 +268,14 @@ impl<'a> World<'a> {
             result = self.calm_down();
         }
         (steps, result)
+    }
+
+    /// The page opens, and shows the first so many entities.
+    pub fn begin(&mut self, entities: usize) -> Checked {
+        for entity in 0..entities {
+            self.page.join(self.now, entity);
+        }
+        self.settle()
     }
 
     /// One step: something is produced, arrives, breaks, or time passes.
@@ -300,7 +315,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn push(&mut self, frames: Vec<Frame>) {
+    pub fn push(&mut self, frames: Vec<Frame>) {
         if let Some(socket) = self.socket.as_mut().filter(|socket| !socket.dialing && !socket.silent)
             && self.gateway.is_greeted()
         {
@@ -309,7 +324,7 @@ impl<'a> World<'a> {
     }
 
     /// The next frame reaches the page, or another one in a hostile world.
-    fn bring_down(&mut self) -> Checked {
+    pub fn bring_down(&mut self) -> Checked {
         let faults = self.plan.faults;
         let Some(socket) = &mut self.socket else { return self.dialing() };
         if socket.dialing {
@@ -338,7 +353,7 @@ impl<'a> World<'a> {
         self.settle()
     }
 
-    fn bring_up(&mut self) -> Checked {
+    pub fn bring_up(&mut self) -> Checked {
         let Some(socket) = self.socket.as_mut().filter(|socket| !socket.dialing && !socket.silent) else {
             return self.dialing();
         };
@@ -365,7 +380,7 @@ impl<'a> World<'a> {
     }
 
     /// A dial comes to something.
-    fn dialing(&mut self) -> Checked {
+    pub fn dialing(&mut self) -> Checked {
         let Some(socket) = self.socket.as_mut().filter(|socket| socket.dialing) else { return Ok(()) };
         let generation = socket.generation;
         if !self.calm && self.plan.faults.cut && self.source.choose(5) == 0 {
@@ -590,7 +605,7 @@ impl<'a> World<'a> {
         self.gateway.is_greeted() && self.socket.as_ref().is_some_and(|socket| !socket.dialing && !socket.silent)
     }
 
-    fn beat(&mut self) {
+    pub fn beat(&mut self) {
         let Some(interval) = self.plan.heartbeat else { return };
         if !self.is_beating() || self.now < self.beat_at {
             return;
@@ -606,7 +621,7 @@ impl<'a> World<'a> {
     }
 
     /// Takes what the page wants from the network.
-    fn settle(&mut self) -> Checked {
+    pub fn settle(&mut self) -> Checked {
         self.page.drain(self.now, &self.gateway)?;
         for act in std::mem::take(&mut self.page.acts) {
             self.note(|| format!("     {act:?}"));
@@ -683,7 +698,7 @@ impl<'a> World<'a> {
     }
 
     /// Faults are over: everything must come right within a bounded time.
-    fn calm_down(&mut self) -> Checked {
+    pub fn calm_down(&mut self) -> Checked {
         self.note(|| "faults are over".to_owned());
         self.calm = true;
         self.page.spare();
@@ -776,252 +791,4 @@ impl<'a> World<'a> {
 /// The names of marks that were never set.
 pub fn missing_marks(marks: u64) -> Vec<String> {
     MARKS.iter().filter(|&&mark| marks & 1 << mark as u32 == 0).map(|mark| format!("{mark:?}")).collect()
-}
-
-/// How much may happen in an exhaustive search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Budget {
-    pub events: u8,
-    pub drops: u8,
-    pub duplicates: u8,
-    pub reconnects: u8,
-    pub restarts: u8,
-    /// How often time passes while faults may still come.
-    pub waits: u8,
-}
-
-/// One step of an exhaustive search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Move {
-    Produce(usize),
-    Down,
-    Lose,
-    Double,
-    Open,
-    Cut,
-    Restart(usize),
-    Wait,
-}
-
-/// A world that can be left and come back to.
-#[derive(Clone)]
-struct Place {
-    page: Page,
-    gateway: Gateway,
-    socket: Option<Socket>,
-    now: u64,
-    beat_at: u64,
-    budget: Budget,
-}
-
-/// What an exhaustive search saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    pub places: u64,
-    pub moves: u64,
-    /// Ends, from each of which everything came right.
-    pub ends: u64,
-}
-
-/// Visits every place that the budget allows, each once; an error names the moves that led to a broken one.
-pub fn exhaust(entities: usize, budget: Budget) -> Result<Found, String> {
-    let plan = Rc::new(Plan {
-        entities,
-        topic: false,
-        faults: Faults {
-            hostile: budget.drops + budget.duplicates > 0,
-            restart: budget.restarts > 0,
-            ..Faults::default()
-        },
-        moods: Moods { ids: true, ..Moods::default() },
-        fold: Fold::Mix,
-        page_size: 1,
-        config: Config { gap: inorder::config::GapLimits { grace: 0, ..Config::default().gap }, ..Config::default() },
-        model: Model::default(),
-        can: Can { replay: true, snapshot: true, heads: true },
-        heartbeat: Some(20_000),
-        steps: 0,
-        calm: 1,
-    });
-    let mut zeros = super::source::Listed::new(&[]);
-    let mut first = World::new(plan.clone(), &mut zeros);
-    for entity in 0..entities {
-        first.page.join(first.now, entity);
-    }
-    first.settle()?;
-    let mut found = Found::default();
-    let mut seen = std::collections::BTreeSet::new();
-    let mut open = vec![(first.leave(budget), Vec::new())];
-    while let Some((place, way)) = open.pop() {
-        if !seen.insert(place.identity()) {
-            continue;
-        }
-        found.places += 1;
-        let moves = place.moves(entities);
-        let ends = moves.iter().all(|one| *one == Move::Wait);
-        if ends {
-            found.ends += 1;
-            let mut zeros = super::source::Listed::new(&[]);
-            let mut world = World::enter(&plan, place.clone(), &mut zeros);
-            world.calm_down().map_err(|said| format!("{said} after {way:?}"))?;
-        }
-        for one in moves {
-            found.moves += 1;
-            let mut zeros = super::source::Listed::new(&[]);
-            let mut budget = place.budget;
-            let mut world = World::enter(&plan, place.clone(), &mut zeros);
-            let mut way: Vec<Move> = way.clone();
-            way.push(one);
-            world
-                .make(one, &mut budget)
-                .and_then(|()| world.bring_all_up())
-                .map_err(|said| format!("{said} after {way:?}"))?;
-            open.push((world.leave(budget), way));
-        }
-    }
-    Ok(found)
-}
-
-impl Place {
-    fn identity(&self) -> (u64, u64) {
-        let hash = |salt: u64| {
-            let mut hasher = std::hash::DefaultHasher::new();
-            (salt, self.now, self.beat_at, self.budget, &self.socket).hash(&mut hasher);
-            self.page.identify(&mut hasher);
-            self.gateway.identify(&mut hasher);
-            hasher.finish()
-        };
-        (hash(0), hash(1))
-    }
-
-    fn moves(&self, entities: usize) -> Vec<Move> {
-        let budget = self.budget;
-        let mut moves = Vec::new();
-        if budget.events > 0 {
-            moves.extend((0..entities).map(Move::Produce));
-        }
-        if budget.restarts > 0 {
-            moves.extend((0..entities).map(Move::Restart));
-        }
-        match &self.socket {
-            Some(socket) if socket.dialing => moves.push(Move::Open),
-            Some(socket) => {
-                if let Some(frame) = socket.down.front() {
-                    moves.push(Move::Down);
-                    if *frame != Frame::Welcome && budget.drops > 0 {
-                        moves.push(Move::Lose);
-                    }
-                    if *frame != Frame::Welcome && budget.duplicates > 0 {
-                        moves.push(Move::Double);
-                    }
-                }
-                if budget.reconnects > 0 {
-                    moves.push(Move::Cut);
-                }
-            }
-            None => {}
-        }
-        // Time passes where nothing is under way.
-        let rests = self.socket.as_ref().is_none_or(|socket| !socket.dialing && socket.down.is_empty());
-        if budget.waits > 0 && rests {
-            moves.push(Move::Wait);
-        }
-        moves
-    }
-}
-
-impl<'a> World<'a> {
-    fn enter(plan: &Rc<Plan>, place: Place, source: &'a mut dyn Source) -> World<'a> {
-        World {
-            plan: plan.clone(),
-            source,
-            page: place.page,
-            gateway: place.gateway,
-            socket: place.socket,
-            tokens: VecDeque::new(),
-            now: place.now,
-            beat_at: place.beat_at,
-            calm: false,
-            cutting: false,
-            log: None,
-        }
-    }
-
-    fn leave(self, budget: Budget) -> Place {
-        Place {
-            page: self.page,
-            gateway: self.gateway,
-            socket: self.socket,
-            now: self.now,
-            beat_at: self.beat_at,
-            budget,
-        }
-    }
-
-    /// The server reads what it was sent. Where that stands between what happens at the server and what arrives at
-    /// the page makes no difference to either, so it need not be tried in every place.
-    fn bring_all_up(&mut self) -> Checked {
-        while self.socket.as_ref().is_some_and(|socket| !socket.dialing && !socket.up.is_empty()) {
-            self.bring_up()?;
-        }
-        Ok(())
-    }
-
-    fn make(&mut self, one: Move, budget: &mut Budget) -> Checked {
-        match one {
-            Move::Produce(entity) => {
-                budget.events -= 1;
-                let mut out = Vec::new();
-                self.gateway.produce(entity, self.now, self.source, &mut out);
-                // A window of two, so that what was missed may be gone.
-                self.gateway.keep(entity, 2);
-                self.push(out);
-                Ok(())
-            }
-            Move::Restart(entity) => {
-                budget.restarts -= 1;
-                self.gateway.restart(entity, self.now, self.source);
-                let heads = self.gateway.heads(None);
-                self.push(vec![Frame::Heartbeat { heads, cursor: None }]);
-                Ok(())
-            }
-            Move::Down => self.bring_down(),
-            Move::Lose => {
-                budget.drops -= 1;
-                if let Some(socket) = &mut self.socket {
-                    socket.down.pop_front();
-                }
-                Ok(())
-            }
-            Move::Double => {
-                budget.duplicates -= 1;
-                if let Some(socket) = &mut self.socket
-                    && let Some(frame) = socket.down.front().cloned()
-                {
-                    // The copy comes last, as brokers' copies do.
-                    socket.down.push_back(frame);
-                }
-                self.bring_down()
-            }
-            Move::Open => self.dialing(),
-            Move::Cut => {
-                budget.reconnects -= 1;
-                if let Some(socket) = self.socket.take() {
-                    self.gateway.disconnect();
-                    self.page.socket_ended();
-                    self.page.ended(self.now, socket.generation, 1006);
-                }
-                self.settle()
-            }
-            Move::Wait => {
-                budget.waits -= 1;
-                if let Some(at) = self.page.client.poll_timeout() {
-                    self.now = self.now.max(at.0);
-                    self.beat();
-                    self.page.client.handle_timeout(inorder::time::Instant(self.now));
-                }
-                self.settle()
-            }
-        }
-    }
 }
