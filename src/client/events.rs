@@ -120,7 +120,10 @@ impl<P> Client<P> {
             }
             let model = &self.models.get(usize::from(entity.model.0)).unwrap_or(const { &Model::DEFAULT });
             let usable = |held: &Held<P>| reach(last, model, held.prev, held.seq, held.visible) < Reach::Straddles;
-            let Some(at) = recovery.held.first(own, usable) else { return };
+            let Some(mut at) = recovery.held.first(own, usable) else { return };
+            if zoo::has(Bug::DrainFromBehind) {
+                at = recovery.held.len() - 1;
+            }
             let event = recovery.held.remove(at);
             self.held_bytes -= u64::from(event.bytes);
             if reach(last, model, event.prev, event.seq, event.visible) == Reach::Covered {
