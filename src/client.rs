@@ -163,7 +163,7 @@ impl<P> Client<P> {
     /// Declares a model. At most 256 fit; further ones share the last number.
     pub fn add_model(&mut self, model: Model) -> ModelId {
         if self.models.len() < usize::from(u8::MAX) + 1 {
-            self.models.push(Model { on_gap: Some(model.on_gap()), ..model });
+            self.models.push(model);
         }
         ModelId((self.models.len() - 1) as u8)
     }

@@ -286,7 +286,7 @@ impl Model {
     /// Whether distances between numbers mean something (R12).
     pub(crate) fn measures(&self) -> bool {
         matches!(self.continuity, Continuity::PlusOne | Continuity::Range)
-            && self.on_gap() != OnGap::Skip
+            && self.on_gap != Some(OnGap::Skip)
             && !zoo::has(Bug::BelieveFarAhead)
     }
 

@@ -279,7 +279,7 @@ pub(crate) enum Reach {
 /// Where (prev, seq] lies relative to the position `last`.
 #[inline(never)]
 pub(crate) fn reach(last: Seq, model: &Model, prev: Seq, seq: Seq, visible: bool) -> Reach {
-    let skips = model.on_gap() == OnGap::Skip;
+    let skips = model.on_gap == Some(OnGap::Skip);
     if zoo::has(Bug::ApplyTwice) && seq == last && prev < seq && visible {
         Reach::Next
     } else if seq <= last || skips && !visible && prev > last {
@@ -335,7 +335,7 @@ impl Numbers {
                 Some(prev) if last.is_some_and(|last| prev <= last) => Numbers::BeforeFirst,
                 Some(_) => Numbers::Unusable,
             },
-            _ if model.on_gap() == OnGap::Skip => match seq {
+            _ if model.on_gap == Some(OnGap::Skip) => match seq {
                 0 => Numbers::BeforeFirst,
                 _ => Numbers::Covers { prev: seq - 1, seq },
             },

@@ -19,7 +19,8 @@ impl<P> Client<P> {
             }
         }
         if open {
-            for asking in core::mem::take(&mut self.to_subscribe) {
+            for _ in 0..self.to_subscribe.len() {
+                let asking = self.to_subscribe.swap_remove(0);
                 self.flush_subscribes(asking);
             }
         }

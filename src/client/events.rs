@@ -56,7 +56,7 @@ impl<P> Client<P> {
     pub(super) fn arrive(&mut self, id: EntityId, seq: Option<Seq>, mut event: Held<P>) {
         let entity = &mut self.entities[id];
         entity.set(Flags::HEARD);
-        if entity.has(Flags::FINAL) {
+        if entity.has(Flags::FINAL) || entity.has(Flags::FLOORED) {
             self.spend(event);
             return self.refuse(id);
         }
