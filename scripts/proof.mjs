@@ -1,5 +1,5 @@
 // npm run proof: a million simulated worlds, small ones visited completely, and the planted faults with who noticed
-// each.
+// each; then the fuzzers for ten minutes.
 //
 //   npm run proof -- 5000000    so many worlds instead
 import { setup } from './setup.mjs';
@@ -15,6 +15,7 @@ async function main() {
   await cargo('run', '--release', '--locked', '--quiet', '--example', 'proof', '--', process.argv[2] ?? WORLDS);
   await cargo('run', '--release', '--locked', '--quiet', '--example', 'proof', '--', 'exhaustive');
   await cargo('test', '--release', '--locked', '--quiet', '--features', 'zoo', '--test', 'zoo', '--', '--nocapture');
+  await run(process.execPath, ['scripts/fuzz.mjs', '--seconds', '600', '--asan'], { cwd: root });
 }
 
 main().catch((error) => {

@@ -4,7 +4,7 @@
 //
 // Debian packages are installed as root or through sudo; elsewhere rustup's components are used and browsers are
 // expected to be installed. Tools from crates.io go to ~/.cache/inorder, each version in its own folder.
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -16,14 +16,14 @@ const isRoot = process.getuid?.() === 0;
 const say = (text) => console.log(`setup: ${text}`);
 const runs = (program) => program !== undefined && versionOf(program) !== undefined;
 
-/** Does `folder/node_modules` have the versions of the folder's lock file? */
-function nodeModulesAreCurrent(folder) {
+/** Does `folder/node_modules` have the versions of the folder's lock file, or of another's? */
+function nodeModulesAreCurrent(folder, { lockFolder = folder, dev = true } = {}) {
   try {
-    const lock = JSON.parse(readFileSync(join(folder, 'package-lock.json'), 'utf8')).packages;
+    const lock = JSON.parse(readFileSync(join(lockFolder, 'package-lock.json'), 'utf8')).packages;
     const installed = JSON.parse(readFileSync(join(folder, 'node_modules/.package-lock.json'), 'utf8')).packages;
-    return Object.entries(lock).every(
-      ([path, { version, optional }]) => path === '' || (installed[path]?.version ?? (optional && version)) === version,
-    );
+    return Object.entries(lock)
+      .filter(([path, entry]) => path !== '' && (dev || !entry.dev))
+      .every(([path, { version, optional }]) => (installed[path]?.version ?? (optional && version)) === version);
   } catch {
     return false;
   }
@@ -31,6 +31,24 @@ function nodeModulesAreCurrent(folder) {
 
 const npmCi = (cwd, ...more) =>
   tools.run('npm', ['ci', ...more, '--no-audit', '--no-fund', '--loglevel=error'], { cwd });
+
+/** The toolchains live below the build folder, where their apps find them. */
+const toolchains = (options) => ({
+  present: () => nodeModulesAreCurrent(tools.toolchainsDir, { lockFolder: toolchainsLock, ...options }),
+  install: () => installToolchains(options),
+});
+
+const toolchainsLock = join(root, 'tests/toolchains');
+
+async function installToolchains({ dev }) {
+  const folder = tools.toolchainsDir;
+  mkdirSync(folder, { recursive: true });
+  for (const file of ['package.json', 'package-lock.json'])
+    copyFileSync(join(toolchainsLock, file), join(folder, file));
+  await npmCi(folder, '--ignore-scripts', ...(dev ? [] : ['--omit=dev']));
+  // Bun's program is put in its place by its own script.
+  if (dev) await tools.run('npm', ['rebuild', 'bun', '--ignore-scripts=false', '--loglevel=error'], { cwd: folder });
+}
 
 const NEEDS = {
   'node modules': {
@@ -42,10 +60,21 @@ const NEEDS = {
     // Their scripts are for those who build them.
     install: () => npmCi(join(root, 'bench'), '--ignore-scripts'),
   },
+  'node modules of the frameworks': {
+    present: () => nodeModulesAreCurrent(join(root, 'tests/frameworks')),
+    install: () => npmCi(join(root, 'tests/frameworks'), '--ignore-scripts'),
+  },
+  'node modules of the toolchains': toolchains({ dev: false }),
+  'node modules of all toolchains': toolchains({ dev: true }),
   'native Rust': {
     present: () => tools.nativeCargo() !== undefined && runs('cc'),
     debian: () => ['gcc', 'libc6-dev', ...(tools.nativeCargo() ? [] : ['rustc-web', 'cargo-web'])],
     otherwise: 'install Rust from https://rustup.rs (see rust-version in Cargo.toml) and a C compiler',
+  },
+  'C++ compiler': {
+    present: () => runs('c++'),
+    debian: () => ['g++'],
+    otherwise: 'install a C++ compiler, which libFuzzer is built with',
   },
   'Rust for wasm': {
     present: () => tools.webToolchain() !== undefined,
@@ -62,6 +91,14 @@ const NEEDS = {
     present: () =>
       versionOf(tools.cargoTools['wasm-bindgen-cli'].path) === tools.cargoTools['wasm-bindgen-cli'].version,
     install: () => cargoInstall('wasm-bindgen-cli'),
+  },
+  'cargo-deny': {
+    present: () => versionOf(tools.cargoTools['cargo-deny'].path) === tools.cargoTools['cargo-deny'].version,
+    install: () => cargoInstall('cargo-deny', '--no-default-features'),
+  },
+  'cargo-mutants': {
+    present: () => existsSync(tools.cargoTools['cargo-mutants'].path),
+    install: () => cargoInstall('cargo-mutants'),
   },
   rustfmt: {
     present: () => runsCargo('fmt'),
@@ -89,6 +126,16 @@ const NEEDS = {
     debian: () => ['chromium', 'chromium-driver'],
     otherwise: 'install Chromium and chromedriver, or set CHROMIUM and CHROMEDRIVER to their paths',
   },
+  nginx: {
+    present: () => tools.findNginx() !== undefined && capture('openssl', ['version']) !== undefined,
+    debian: () => ['nginx-light', 'openssl'],
+    otherwise: 'install nginx and openssl, or set NGINX to its path',
+  },
+  PostgreSQL: {
+    present: () => tools.findPostgres() !== undefined,
+    debian: () => ['postgresql'],
+    otherwise: 'install PostgreSQL, or set POSTGRES_BIN to the folder of its programs (initdb, postgres, psql)',
+  },
   Firefox: {
     present: () => runs(tools.findFirefox()),
     debian: () => ['firefox-esr'],
@@ -98,20 +145,36 @@ const NEEDS = {
     present: () => runs(tools.findGeckodriver()),
     install: () => cargoInstall('geckodriver'),
   },
+  WebKit: {
+    // Only on Linux does it come with a driver. Neither the driver nor Xvfb says its version.
+    present: () =>
+      process.platform !== 'linux' ||
+      [tools.findWebkitDriver(), tools.findWebkitBrowser(), tools.findXvfb()].every((path) => path && existsSync(path)),
+    debian: () => ['webkit2gtk-driver', 'xvfb'],
+    otherwise:
+      'install WebKitGTK with WebKitWebDriver, and Xvfb, or set WEBKITDRIVER, WEBKITBROWSER and XVFB to their paths',
+  },
 };
 
 const BUILD = ['node modules', 'native Rust', 'Rust for wasm', 'wasm-bindgen'];
 const LINT = ['node modules', 'native Rust', 'Rust for wasm', 'rustfmt', 'clippy', 'clippy for wasm'];
-const BROWSERS = ['Chromium', 'Firefox', 'geckodriver'];
+const BROWSERS = ['Chromium', 'Firefox', 'geckodriver', 'WebKit'];
 
 /** What each command needs. */
 export const COMMANDS = {
   start: BUILD,
   build: BUILD,
+  postgres: [...BUILD, 'PostgreSQL', 'nginx'],
   lint: LINT,
+  docs: ['node modules'],
   proof: ['native Rust'],
+  soak: [...BUILD, ...BROWSERS],
+  fuzz: ['native Rust', 'C++ compiler'],
+  mutants: ['native Rust', 'cargo-mutants'],
+  audit: ['native Rust', 'cargo-deny'],
   bench: [...BUILD, 'node modules of the peers', 'Chromium'],
-  test: [...new Set([...BUILD, ...LINT, ...BROWSERS])],
+  toolchains: [...BUILD, 'node modules of all toolchains', 'Chromium'],
+  test: [...new Set([...BUILD, ...LINT, ...BROWSERS, 'C++ compiler', 'cargo-deny']), 'node modules of the toolchains', 'node modules of the frameworks'],
 };
 
 const runsCargo = (subcommand) =>
@@ -135,13 +198,13 @@ const QUICKLY_BUILT = {
   CARGO_PROFILE_RELEASE_DEBUG: '0',
 };
 
-async function cargoInstall(crate) {
+async function cargoInstall(crate, ...features) {
   const { version, folder } = tools.cargoTools[crate];
   mkdirSync(tools.cacheDir, { recursive: true });
   // Built beside its place and renamed, so that an interrupted build is not mistaken for the tool.
   const fresh = `${folder}.${process.pid}`;
   const install = (...how) =>
-    tools.run(tools.nativeCargo(), ['install', ...how, '--quiet', '--version', version, '--root', fresh, crate], {
+    tools.run(tools.nativeCargo(), ['install', ...how, ...features, '--quiet', '--version', version, '--root', fresh, crate], {
       env: tools.nativeCargoEnv({ CARGO_TARGET_DIR: join(fresh, 'build'), ...QUICKLY_BUILT }),
     });
   try {

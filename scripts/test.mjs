@@ -127,7 +127,9 @@ const vitest = (folder, env = {}) => {
     () => bin('vitest'),
     () => {
       rmSync(report, { force: true });
-      return ['run', folder, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
+      // A folder with a configuration of its own is a root of its own.
+      const where = existsSync(join(root, folder, 'vitest.config.ts')) ? ['--root', folder] : [folder];
+      return ['run', ...where, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
     },
     () => ({ env: { ...process.env, CI: 'true', NO_COLOR: '1', ...browserEnv(), ...env } }),
   );
@@ -203,6 +205,11 @@ const STEPS = [
   { name: 'fmt', run: check(...native(['fmt', '--all', '--check'])) },
   { name: 'prettier', run: check(() => bin('prettier'), ['--check', '--log-level', 'warn', '.']) },
   {
+    name: 'audit',
+    run: counted(countLine, () => process.execPath, ['scripts/audit.mjs']),
+    show: /no answer/,
+  },
+  {
     name: 'clippy',
     run: check(...native(['clippy', '--locked', '--workspace', '--all-targets', '--', '-D', 'warnings'])),
   },
@@ -225,9 +232,22 @@ const STEPS = [
   },
   { name: 'native', run: counted(countCargo, ...native(['test', '--locked', '--workspace', '--no-fail-fast'])) },
   { name: 'zoo', run: counted(countCargo, ...native(['test', '--locked', '--features', 'zoo', '--test', 'zoo'])) },
+  { name: 'fuzz', run: counted(countLine, () => process.execPath, ['scripts/fuzz.mjs']), show: true },
   { name: 'package', run: buildAndWeigh, show: true },
   { name: 'types', after: ['package'], run: types },
+  { name: 'api', after: ['package'], run: check(process.execPath, ['scripts/api-report.mjs', '--check']) },
+  { name: 'docs', run: check(() => bin('typedoc'), ['--options', 'pkg/typedoc.json', '--emit', 'none']) },
   { name: 'unit', after: ['package'], run: vitest('tests/package') },
+  { name: 'frameworks', after: ['package'], run: vitest('tests/frameworks') },
+  {
+    name: 'toolchains',
+    after: ['package'],
+    run: counted(
+      countLine,
+      () => process.execPath,
+      () => [join(root, 'tests/toolchains/run.mjs'), '--quick'],
+    ),
+  },
   {
     name: 'wasm-chromium',
     run: wasmTests('chromedriver', () => ({
@@ -241,8 +261,36 @@ const STEPS = [
     })),
   },
   { name: 'gateway', run: build((options) => buildGateway({ profile: 'debug', ...options })) },
+  {
+    name: 'postgres',
+    after: ['package', 'gateway'],
+    run: counted(
+      countLine,
+      () => process.execPath,
+      ['tests/postgres/run.mjs', '--short', '--built'],
+      () => ({ env: { ...process.env, ...browserEnv() } }),
+    ),
+  },
   { name: 'page-build', after: ['package'], run: build(buildPage) },
+  { name: 'examples', after: ['package', 'gateway', 'page-build'], run: vitest('tests/examples') },
   { name: 'page', after: ['gateway', 'page-build'], run: vitest('tests/page') },
+  {
+    name: 'hostile',
+    after: ['package', 'gateway'],
+    run: vitest('tests/hostile'),
+    show: /: .*(MiB|a minute|questions|served)/,
+  },
+  {
+    name: 'soak',
+    after: ['package', 'gateway'],
+    run: counted(
+      countLine,
+      () => process.execPath,
+      ['tests/soak/run.mjs', '--minutes', '1'],
+      () => ({ env: { ...process.env, ...browserEnv() } }),
+    ),
+    show: true,
+  },
 ];
 
 // --- Running them ----------------------------------------------------------------------------------------------------
@@ -283,7 +331,9 @@ async function runStep(step, results) {
   }
   if (tools.isStopping()) return;
   results.set(step.name, counts);
-  if (counts.failed > 0 || step.show) for (const line of output) console.log(`  ${line}`);
+  // `show`: all lines, or those with figures.
+  const isShown = (line) => counts.failed > 0 || step.show === true || step.show?.test(line);
+  for (const line of output.filter(isShown)) console.log(`  ${line}`);
   const verdict = counts.failed > 0 ? 'FAILED' : 'ok';
   console.log(
     `${verdict.padEnd(6)} ${step.name.padEnd(14)} ${String(counts.passed).padStart(5)} passed ${String(counts.failed).padStart(4)} failed  ${seconds(began)}`,
@@ -299,7 +349,7 @@ async function main() {
   const steps = choose(options.filter((option) => !option.startsWith('-')));
   const results = new Map();
   try {
-    await setup('test');
+    await setup('test', 'postgres');
     mkdirSync(reports, { recursive: true });
   } catch (error) {
     console.error(`setup: ${error.message}`);

@@ -23,6 +23,9 @@ export const targetDir = process.env.CARGO_TARGET_DIR || join(root, 'target');
  */
 export const webTargetDir = join(targetDir, 'web');
 
+/** Where the toolchains that we try the package with are installed, and the apps that they build. */
+export const toolchainsDir = join(targetDir, 'toolchains');
+
 /** The compiler must be at least as new as Cargo.toml's `rust-version`. */
 const rustVersion = readFileSync(join(root, 'Cargo.toml'), 'utf8').match(/^rust-version\s*=\s*"([\d.]+)"/m)?.[1];
 
@@ -35,6 +38,8 @@ const wasmBindgenVersion = readFileSync(join(root, 'Cargo.lock'), 'utf8').match(
 export const cargoTools = {
   'wasm-bindgen-cli': cargoTool('wasm-bindgen', wasmBindgenVersion ?? '0.2.130'),
   geckodriver: cargoTool('geckodriver', '0.37.1'),
+  'cargo-deny': cargoTool('cargo-deny', '0.20.2'),
+  'cargo-mutants': cargoTool('cargo-mutants', '27.1.0'),
 };
 
 function cargoTool(program, version) {
@@ -170,11 +175,41 @@ export const findFirefox = () =>
 export const findGeckodriver = () =>
   process.env.GECKODRIVER ?? [cargoTools.geckodriver.path].find(existsSync) ?? onPath('geckodriver');
 
+export const findXvfb = () => process.env.XVFB ?? onPath('Xvfb');
+/** WebKit has a WebDriver on Linux only (`webkit2gtk-driver`); the browser it drives lies beside its libraries. */
+export const findWebkitDriver = () => process.env.WEBKITDRIVER ?? onPath('WebKitWebDriver');
+export const findWebkitBrowser = () =>
+  process.env.WEBKITBROWSER ??
+  ['x86_64', 'aarch64']
+    .flatMap((machine) =>
+      ['4.1', '4.0', '6.0'].map((api) => `/usr/lib/${machine}-linux-gnu/webkit2gtk-${api}/MiniBrowser`),
+    )
+    .find(existsSync);
+
+/** The path of nginx; Debian's lies where only root looks. */
+export const findNginx = () => process.env.NGINX ?? onPath('nginx') ?? ['/usr/sbin/nginx'].find(existsSync);
+
+/** The folder of PostgreSQL's programs, the newest version's. Debian keeps them off the PATH. */
+export function findPostgres() {
+  if (process.env.POSTGRES_BIN) return process.env.POSTGRES_BIN;
+  const home = '/usr/lib/postgresql';
+  const versions = existsSync(home)
+    ? readdirSync(home).filter((name) => existsSync(join(home, name, 'bin/initdb')))
+    : [];
+  const newest = versions.sort((a, b) => Number(b) - Number(a))[0];
+  if (newest) return join(home, newest, 'bin');
+  const initdb = onPath('initdb');
+  return initdb && join(initdb, '..');
+}
+
 /** The path of Chromium, for playwright-core's `executablePath`. */
 export const chromium = () => findChromium() ?? missing('Chromium', 'test');
 export const chromedriver = () => findChromedriver() ?? missing('chromedriver', 'test');
 export const firefox = () => findFirefox() ?? missing('Firefox', 'test');
 export const geckodriver = () => findGeckodriver() ?? missing('geckodriver', 'test');
+export const xvfb = () => findXvfb() ?? missing('Xvfb', 'test');
+export const webkitDriver = () => findWebkitDriver() ?? missing('WebKitWebDriver', 'test');
+export const webkitBrowser = () => findWebkitBrowser() ?? missing("WebKit's MiniBrowser", 'test');
 
 /**
  * Arguments for Chromium in tests. Root needs `--no-sandbox`; without the others Chromium calls home, which a machine

@@ -34,7 +34,7 @@ use crate::config::{
 };
 use crate::connection::{Act, Connection};
 pub use crate::connection::{Can, CloseClass, ConnectionState};
-use crate::entity::{Entities, Flags, Numbers, Reach};
+use crate::entity::{Entities, Flags, Numbers, Reach, reach};
 pub use crate::entity::{EntityId, Epoch, ModelId, Position, Seq, Status, Sync};
 use crate::gap::{Held, Which};
 pub use crate::ids::EventId;
@@ -144,14 +144,7 @@ impl<P> Client<P> {
             topics: Topics::NONE,
             reported: (ConnectionState::Idle, Instant::NEVER),
             page: NOBODY,
-            undo: Undo {
-                entity: NOBODY,
-                epoch: Epoch(0),
-                last: 0,
-                status: Status::NONE,
-                flags: Flags::NONE,
-                seq: 0,
-            },
+            undo: Undo { entity: NOBODY, epoch: Epoch(0), last: 0, status: Status::NONE, flags: Flags::NONE, seq: 0 },
             to_subscribe: Vec::new(),
             to_unsubscribe: Vec::new(),
             to_ask_heads: Vec::new(),
@@ -170,7 +163,7 @@ impl<P> Client<P> {
     /// Declares a model. At most 256 fit; further ones share the last number.
     pub fn add_model(&mut self, model: Model) -> ModelId {
         if self.models.len() < usize::from(u8::MAX) + 1 {
-            self.models.push(Model { on_gap: Some(model.on_gap()), ..model });
+            self.models.push(model);
         }
         ModelId((self.models.len() - 1) as u8)
     }
@@ -312,7 +305,7 @@ impl<P> Client<P> {
             return;
         }
         self.connection.opened(self.now);
-        self.send(Sent::Hello, 0, Vec::new());
+        self.send(Sent::Hello, 0, NOBODY);
         each!(self, id, {
             if self.entities[id].is_wanted() {
                 self.cover(id);
@@ -369,8 +362,7 @@ impl<P> Client<P> {
         if !self.connection.welcomed(self.now, &self.config, heartbeat, can) {
             return;
         }
-        self.reconcile_at =
-            if !can.heads && can.snapshot { self.now + self.config.reconcile } else { Instant::NEVER };
+        self.reconcile_at = if !can.heads && can.snapshot { self.now + self.config.reconcile } else { Instant::NEVER };
         each!(self, id, {
             if self.entities[id].recovery.is_some() {
                 self.touch(id);
@@ -955,24 +947,32 @@ impl<P> Client<P> {
         recovery.fault_at = undo.seq;
         recovery.question = if own == Epoch::NONE { Question::None } else { Question::Fault };
         recovery.wants_snapshot = true;
+        if event.is_none() && adopted == own {
+            // Its number exists.
+            recovery.asked.head = recovery.asked.head.max(undo.seq);
+        }
         let given_up = recovery.faults >= AGREEING_ANSWERS;
+        let unnumbered = self.model(id).continuity == Continuity::None;
         if let Some((event, payload)) = event {
             self.stats.applied = self.stats.applied.saturating_sub(1);
-            self.hold(
-                id,
-                Held {
-                    prev: event.prev.unwrap_or(undo.last),
-                    seq: undo.seq,
-                    id: event.id,
-                    epoch: if own == Epoch::NONE { event.epoch } else { own },
-                    status: event.status,
-                    bytes: event.bytes,
-                    payload: Some(payload),
-                    visible: true,
-                    whole: false,
-                },
-            );
-            self.bound(id);
+            let again = Held {
+                prev: event.prev.unwrap_or(undo.last),
+                seq: undo.seq,
+                id: event.id,
+                epoch: if own == Epoch::NONE { event.epoch } else { own },
+                status: event.status,
+                bytes: event.bytes,
+                payload: Some(payload),
+                visible: true,
+                whole: false,
+            };
+            if unnumbered {
+                // Its numbers mean nothing; the snapshot has what it would have changed.
+                self.spend(again);
+            } else {
+                self.hold(id, again);
+                self.bound(id);
+            }
         } else {
             self.stats.adopted = self.stats.adopted.saturating_sub(1);
         }
@@ -985,7 +985,8 @@ impl<P> Client<P> {
     /// The next thing to do. Call it until it answers `None` after every other call.
     #[must_use]
     pub fn poll_output(&mut self, now: Instant) -> Option<Output<P>> {
-        self.poll(now)?.into()
+        let out = self.poll(now)?;
+        if out.kind == Kind::Send { out.command(&mut self.outputs, self.polled).map(Output::Send) } else { out.into() }
     }
 
     /// The same, as the numbers that it is made of.
@@ -1062,19 +1063,15 @@ impl<P> Client<P> {
         self.connection.is_open()
             && !entity.is_asked()
             && (entity.has(Flags::SENT) || entity.topics > 0)
-            && entity
-                .recovery
-                .as_ref()
-                .is_none_or(|recovery| !recovery.asked.resubscribe && !recovery.asked.confirms)
+            && entity.recovery.as_ref().is_none_or(|recovery| !recovery.asked.resubscribe && !recovery.asked.confirms)
     }
 
     /// Lets `accept` decide alone from now on, if nothing stands in its way.
     #[inline(never)]
     fn mark_clear(&mut self, id: EntityId) {
         let model = self.model(id);
-        let plain = model.continuity == Continuity::PlusOne
-            && model.on_gap != Some(OnGap::Skip)
-            && model.reset_seq.is_none();
+        let plain =
+            model.continuity == Continuity::PlusOne && model.on_gap != Some(OnGap::Skip) && model.reset_seq.is_none();
         let confirmed = self.is_confirmed(id);
         let entity = &mut self.entities[id];
         if plain
@@ -1137,9 +1134,12 @@ impl<P> Client<P> {
         &mut self.outputs[at]
     }
 
+    /// Adds an entity to a command.
     #[inline(never)]
-    fn send(&mut self, kind: Sent, request: Request, numbers: Vec<u64>) {
-        self.emit(Kind::Send, request, kind as u32).numbers = numbers;
+    fn send(&mut self, kind: Sent, request: Request, entity: EntityId) -> &mut Out<P> {
+        let out = self.emit(Kind::Send, entity.0, kind as u32);
+        out.request = request;
+        out
     }
 
     #[inline(never)]

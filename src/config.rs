@@ -4,6 +4,7 @@
 //! [`Timeout::replay`]. All times are milliseconds.
 
 use crate::time::Millis;
+use crate::zoo::{self, Bug};
 
 /// The largest usable sequence number, 2^53−1: above it JSON numbers stop being exact in JavaScript (R11).
 pub const MAX_SEQ: u64 = (1 << 53) - 1;
@@ -281,6 +282,13 @@ impl Model {
         ids: 32,
         replay_whole: false,
     };
+
+    /// Whether distances between numbers mean something (R12).
+    pub(crate) fn measures(&self) -> bool {
+        matches!(self.continuity, Continuity::PlusOne | Continuity::Range)
+            && self.on_gap != Some(OnGap::Skip)
+            && !zoo::has(Bug::BelieveFarAhead)
+    }
 
     /// What a gap leads to, with the default of the continuity filled in.
     #[must_use]

@@ -34,7 +34,14 @@ pub enum ConnectionState {
 
 impl ConnectionState {
     /// All of them, by their numbers.
-    pub(crate) const ALL: [ConnectionState; 6] = [ConnectionState::Idle, ConnectionState::Connecting, ConnectionState::Live, ConnectionState::Offline, ConnectionState::Closed, ConnectionState::Stopped];
+    pub(crate) const ALL: [ConnectionState; 6] = [
+        ConnectionState::Idle,
+        ConnectionState::Connecting,
+        ConnectionState::Live,
+        ConnectionState::Offline,
+        ConnectionState::Closed,
+        ConnectionState::Stopped,
+    ];
 }
 
 /// What the server said it can do. What is absent is not asked for.

@@ -51,6 +51,8 @@ pub(crate) enum Which {
     NotOf(Epoch),
     /// What a replay brought that is not done.
     Whole,
+    /// What belongs to an epoch and begins behind a number.
+    Beyond(Epoch, Seq),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -84,9 +86,9 @@ impl<P> Gap<P> {
         Ok(())
     }
 
-    /// Where the events of an epoch that can be applied begin.
-    fn first(&self, epoch: Epoch) -> Option<usize> {
-        self.held.iter().position(|held| held.epoch == epoch && !held.whole)
+    /// Where the first event of an epoch is that `usable` says.
+    pub(crate) fn first(&self, epoch: Epoch, usable: impl Fn(&Held<P>) -> bool) -> Option<usize> {
+        self.held.iter().position(|held| held.epoch == epoch && !held.whole && usable(held))
     }
 
     /// The earliest held event of an epoch.
@@ -95,21 +97,11 @@ impl<P> Gap<P> {
     }
 
     #[inline(never)]
-    fn remove(&mut self, at: usize) -> Held<P> {
+    pub(crate) fn remove(&mut self, at: usize) -> Held<P> {
         let event = self.held.remove(at);
         self.bytes -= u64::from(event.bytes);
         self.check();
         event
-    }
-
-    pub(crate) fn pop_front(&mut self, epoch: Epoch) -> Option<Held<P>> {
-        self.first(epoch).map(|at| self.remove(at))
-    }
-
-    /// Removes an event that (.., last] covers; `None` when no such event is left.
-    pub(crate) fn pop_covered(&mut self, epoch: Epoch, last: Seq) -> Option<Held<P>> {
-        let covered = |held: &Held<P>| held.seq <= last && held.epoch == epoch && !held.whole;
-        self.held.iter().position(covered).map(|at| self.remove(at))
     }
 
     /// Removes the one that can best be spared: a suspect if there is any, else the farthest of the epoch, or the
@@ -130,6 +122,7 @@ impl<P> Gap<P> {
             Which::Of(epoch) => held.epoch == epoch,
             Which::NotOf(epoch) => held.epoch != epoch,
             Which::Whole => held.whole,
+            Which::Beyond(epoch, last) => held.epoch == epoch && held.prev > last,
         };
         self.held.iter().rposition(chosen).map(|at| self.remove(at))
     }
@@ -208,15 +201,20 @@ mod tests {
                         }
                     }
                     3 => {
-                        let popped = gap.pop_front(EPOCH).map(|held| (held.prev, held.seq));
+                        let popped =
+                            gap.first(EPOCH, |_| true).map(|at| gap.remove(at)).map(|held| (held.prev, held.seq));
                         let expected = if model.is_empty() { None } else { Some(model.remove(0)) };
                         assert_eq!(popped, expected, "seed {seed}");
                     }
-                    4 => assert_eq!(gap.pop_spare(EPOCH, true).map(|held| (held.prev, held.seq)), model.pop(), "seed {seed}"),
+                    4 => assert_eq!(
+                        gap.pop_spare(EPOCH, true).map(|held| (held.prev, held.seq)),
+                        model.pop(),
+                        "seed {seed}"
+                    ),
                     _ => {
                         let last = jitter.between(0, 24);
-                        while let Some(held) = gap.pop_covered(EPOCH, last) {
-                            assert!(held.seq <= last, "seed {seed}");
+                        while let Some(at) = gap.first(EPOCH, |held| held.seq <= last) {
+                            assert!(gap.remove(at).seq <= last, "seed {seed}");
                         }
                         model.retain(|&(_, seq)| seq > last);
                     }

@@ -43,21 +43,28 @@ pub(crate) enum Sent {
     Snapshot,
     Heads,
     Ping,
+    /// A member that is behind, of the `subscribe` before it.
+    Behind,
 }
 
 /// An [`Output`] as it waits, and as it crosses to JavaScript: numbers, of which each kind uses its own.
+///
+/// A command is as many of them as it names entities, with the same request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Out<P> {
     pub kind: Kind,
+    /// The position went back; of `subscribe` whether to add the cursor.
     pub reset: bool,
     pub locks: bool,
-    /// The entity; of others the generation, the id of the token call, the request.
+    /// The entity; of others the generation, the id of the token call.
     pub subject: u32,
     /// The kind of change, sync, fault, state, close code, attempt, kind of command.
     pub code: u32,
     pub epoch: Epoch,
     pub status: Status,
     pub bytes: u32,
+    /// Of a command; of a ping its id.
+    pub request: Request,
     pub prev: Seq,
     pub seq: Seq,
     pub id: EventId,
@@ -65,10 +72,6 @@ pub(crate) struct Out<P> {
     pub from: u64,
     pub to: u64,
     pub payload: Option<P>,
-    /// Of a command. `subscribe`, for each entity: entity, epoch or nothing, seq, whether to add the cursor, how many
-    /// are behind, then for each of those entity, epoch or nothing, seq. `replay`, for each range: entity, epoch, from,
-    /// to or nothing. Others: entities.
-    pub numbers: Vec<u64>,
 }
 
 impl<P> Default for Out<P> {
@@ -82,13 +85,13 @@ impl<P> Default for Out<P> {
             epoch: Epoch(0),
             status: Status::NONE,
             bytes: 0,
+            request: 0,
             prev: 0,
             seq: 0,
             id: EventId::NONE,
             from: NOTHING,
             to: NOTHING,
             payload: None,
-            numbers: Vec::new(),
         }
     }
 }
@@ -125,7 +128,8 @@ impl<P> From<Out<P>> for Option<Output<P>> {
             Kind::Close => Output::Close { generation: subject, code: code as u16 },
             Kind::GetToken => Output::GetToken { id: subject, attempt: code },
             Kind::CancelToken => Output::CancelToken { id: subject },
-            Kind::Send => Output::Send(Command::read(code, subject, &out.numbers)?),
+            // `Client::poll_output` collects it.
+            Kind::Send => return None,
         })
     }
 }
@@ -245,7 +249,20 @@ pub enum Fault {
 
 impl Fault {
     /// All of them, by their numbers.
-    pub(crate) const ALL: [Fault; 12] = [Fault::BadFrame, Fault::FarAhead, Fault::AfterFinal, Fault::Diverged, Fault::EpochFlapping, Fault::AuthFailed, Fault::TokenFailed, Fault::Forbidden, Fault::NotFound, Fault::Server, Fault::GaveUp, Fault::Stopped];
+    pub(crate) const ALL: [Fault; 12] = [
+        Fault::BadFrame,
+        Fault::FarAhead,
+        Fault::AfterFinal,
+        Fault::Diverged,
+        Fault::EpochFlapping,
+        Fault::AuthFailed,
+        Fault::TokenFailed,
+        Fault::Forbidden,
+        Fault::NotFound,
+        Fault::Server,
+        Fault::GaveUp,
+        Fault::Stopped,
+    ];
 }
 
 /// Where to resume an entity.
@@ -299,53 +316,79 @@ pub enum Verdict {
 }
 
 impl Command {
-    /// Reads a command's numbers, which [`Out`] describes.
-    fn read(kind: u32, request: Request, numbers: &[u64]) -> Option<Command> {
-        let mut rest = numbers.iter().copied();
-        let mut next = move || rest.next();
-        let named = |number: u64| EntityId(number as u32);
-        let position = |epoch: u64, seq: u64| {
-            (epoch != NOTHING).then_some(Position { epoch: Epoch(epoch as u32), seq })
+    /// The command that begins with an item.
+    fn of<P>(out: &Out<P>) -> Option<Command> {
+        let request = out.request;
+        let mut command = if out.is(Sent::Hello) {
+            Command::Hello
+        } else if out.is(Sent::Auth) {
+            Command::Auth
+        } else if out.is(Sent::Ping) {
+            Command::Ping { id: request }
+        } else if out.is(Sent::Subscribe) {
+            Command::Subscribe { request, entities: Vec::new() }
+        } else if out.is(Sent::Unsubscribe) {
+            Command::Unsubscribe { entities: Vec::new() }
+        } else if out.is(Sent::Replay) {
+            Command::Replay { request, ranges: Vec::new() }
+        } else if out.is(Sent::Snapshot) {
+            Command::Snapshot { request, entities: Vec::new() }
+        } else if out.is(Sent::Heads) {
+            Command::Heads { request, entities: Vec::new() }
+        } else {
+            return None;
         };
-        let entities = || numbers.iter().map(|&number| named(number)).collect();
-        const KINDS: [Sent; 8] = [
-            Sent::Hello,
-            Sent::Auth,
-            Sent::Subscribe,
-            Sent::Unsubscribe,
-            Sent::Replay,
-            Sent::Snapshot,
-            Sent::Heads,
-            Sent::Ping,
-        ];
-        Some(match *KINDS.get(kind as usize)? {
-            Sent::Hello => Command::Hello,
-            Sent::Auth => Command::Auth,
-            Sent::Subscribe => {
-                let mut entities = Vec::new();
-                while let Some(entity) = next() {
-                    let position_of_entity = position(next()?, next()?);
-                    let cursor = next()? != 0;
-                    let mut behind = Vec::new();
-                    for _ in 0..next()? {
-                        behind.push((named(next()?), position(next()?, next()?)));
-                    }
-                    entities.push(Resume { entity: named(entity), position: position_of_entity, behind, cursor });
+        command.add(out);
+        Some(command)
+    }
+
+    /// Adds another item.
+    fn add<P>(&mut self, out: &Out<P>) {
+        let entity = EntityId(out.subject);
+        let position = (out.epoch != Epoch::NONE).then_some(Position { epoch: out.epoch, seq: out.seq });
+        match self {
+            Command::Hello | Command::Auth | Command::Ping { .. } => {}
+            Command::Subscribe { entities, .. } if out.is(Sent::Behind) => {
+                if let Some(resume) = entities.last_mut() {
+                    resume.behind.push((entity, position));
                 }
-                Command::Subscribe { request, entities }
             }
-            Sent::Unsubscribe => Command::Unsubscribe { entities: entities() },
-            Sent::Replay => {
-                let mut ranges = Vec::new();
-                while let Some(entity) = next() {
-                    let (epoch, from, to) = (Epoch(next()? as u32), next()?, next()?);
-                    ranges.push(Range { entity: named(entity), epoch, from, to: (to != NOTHING).then_some(to) });
-                }
-                Command::Replay { request, ranges }
+            Command::Subscribe { entities, .. } => {
+                entities.push(Resume { entity, position, behind: Vec::new(), cursor: out.reset });
             }
-            Sent::Snapshot => Command::Snapshot { request, entities: entities() },
-            Sent::Heads => Command::Heads { request, entities: entities() },
-            Sent::Ping => Command::Ping { id: request },
-        })
+            Command::Replay { ranges, .. } => {
+                let to = (out.to != NOTHING).then_some(out.to);
+                ranges.push(Range { entity, epoch: out.epoch, from: out.from, to });
+            }
+            Command::Unsubscribe { entities }
+            | Command::Snapshot { entities, .. }
+            | Command::Heads { entities, .. } => entities.push(entity),
+        }
+    }
+}
+
+impl<P> Out<P> {
+    fn is(&self, sent: Sent) -> bool {
+        self.kind == Kind::Send && self.code == sent as u32
+    }
+
+    /// Whether it belongs to the command that begins with `first`.
+    fn continues(&self, first: &Out<P>) -> bool {
+        let same = self.code == first.code || self.is(Sent::Behind) && first.is(Sent::Subscribe);
+        self.kind == Kind::Send && same && self.request == first.request
+    }
+
+    /// The command that begins here, with the rest of it from what waits behind.
+    pub(crate) fn command(&self, waiting: &mut Vec<Out<P>>, mut at: usize) -> Option<Command> {
+        let mut command = Command::of(self)?;
+        while let Some(out) = waiting.get(at) {
+            if out.continues(self) {
+                command.add(out);
+                waiting.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        Some(command)
     }
 }

@@ -44,26 +44,22 @@ impl Waves {
     /// A place for this wave, which somebody enters at once: that of an equal one, or a free one.
     #[inline(never)]
     pub(crate) fn open(&mut self, wave: Wave) -> Option<WaveId> {
-        let same = |other: &Wave| {
-            other.waiting > 0
-                && other.kind == wave.kind
-                && other.request == wave.request
-                && other.deadline == wave.deadline
-                && other.tries == wave.tries
-        };
-        let free = |other: &Wave| other.waiting == 0;
-        match self.waves.iter().position(same).or_else(|| self.waves.iter().position(free)) {
-            Some(at) => {
-                let waiting = self.waves[at].waiting;
-                self.waves[at] = Wave { waiting, ..wave };
-                Some(at as WaveId + 1)
-            }
-            None if self.waves.len() == WAVES => None,
-            None => {
-                self.waves.push(wave);
-                Some(self.waves.len() as WaveId)
+        let mut place = self.waves.len();
+        for (at, other) in self.waves.iter().enumerate() {
+            if other.waiting == 0 {
+                place = at;
+            } else if (Wave { waiting: 0, ..*other } == wave) {
+                return Some(at as WaveId + 1);
             }
         }
+        if place == WAVES {
+            return None;
+        }
+        if place == self.waves.len() {
+            self.waves.push(wave);
+        }
+        self.waves[place] = wave;
+        Some(place as WaveId + 1)
     }
 
     #[inline(never)]

@@ -32,13 +32,6 @@ type Registers = [f64; REGISTERS];
 /// "None" in a register.
 const NONE: f64 = -1.0;
 
-/// A client whose payloads are slots of the facade's slab.
-struct Driver {
-    client: Client<u32>,
-    /// The numbers of the command that was polled last.
-    command: Vec<f64>,
-}
-
 /// A static of the one thread that there is.
 struct Single<T>(UnsafeCell<T>);
 
@@ -48,14 +41,13 @@ compile_error!("the driver is for wasm without threads");
 // SAFETY: without atomics there is one thread, so nothing is ever shared between two.
 unsafe impl<T> core::marker::Sync for Single<T> {}
 
-static DRIVER: Single<Driver> =
-    Single(UnsafeCell::new(Driver { client: Client::with(Config::DEFAULT, 0), command: Vec::new() }));
+/// The client of this instance. Its payloads are slots of the facade's slab.
+static CLIENT: Single<Client<u32>> = Single(UnsafeCell::new(Client::with(Config::DEFAULT, 0)));
 static NUMBERS: Single<Registers> = Single(UnsafeCell::new([0.0; REGISTERS]));
 
-/// The client of this instance.
-fn driver() -> &'static mut Driver {
+fn client() -> &'static mut Client<u32> {
     // SAFETY: each export takes it once, and there are no imports through which an export could be entered twice.
-    unsafe { &mut *DRIVER.0.get() }
+    unsafe { &mut *CLIENT.0.get() }
 }
 
 fn numbers() -> &'static mut Registers {
@@ -73,26 +65,26 @@ pub extern "C" fn registers() -> *mut f64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn create(seed_high: u32, seed_low: u32) {
     let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
-    options::config(numbers(), driver().client.configure(seed));
+    options::config(numbers(), client().configure(seed));
 }
 
 /// Declares the model in the registers and returns its number.
 #[unsafe(no_mangle)]
 pub extern "C" fn add_model() -> u32 {
-    u32::from(driver().client.add_model(options::model(numbers())).0)
+    u32::from(client().add_model(options::model(numbers())).0)
 }
 
 /// Makes an entity known and returns its number, which the facade keeps until the entity is forgotten.
 #[unsafe(no_mangle)]
 pub extern "C" fn add_entity(model: u32) -> u32 {
-    driver().client.add_entity(ModelId(model as u8)).0
+    client().add_entity(ModelId(model as u8)).0
 }
 
 /// Judges an event; the answer is a `Verdict`. The hot path.
 #[unsafe(no_mangle)]
 pub extern "C" fn accept(entity: u32, prev: f64, seq: f64, epoch: u32, status: u32, visible: bool) -> u32 {
     let (prev, seq) = (prev as Seq, seq as Seq);
-    driver().client.accept(EntityId(entity), prev, seq, Epoch(epoch), Status(status), visible) as u32
+    client().accept(EntityId(entity), prev, seq, Epoch(epoch), Status(status), visible) as u32
 }
 
 /// The same for an event that carries an id.
@@ -110,13 +102,13 @@ pub extern "C" fn accept_with_id(
 ) -> u32 {
     let (prev, seq) = (prev as Seq, seq as Seq);
     let id = EventId(u64::from(id_high) << 32 | u64::from(id_low));
-    driver().client.accept_with_id(EntityId(entity), prev, seq, Epoch(epoch), Status(status), visible, id) as u32
+    client().accept_with_id(EntityId(entity), prev, seq, Epoch(epoch), Status(status), visible, id) as u32
 }
 
 /// Gives the core an input whose numbers are in the registers. Some inputs have an answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn handle(input: u32, now: f64) -> u32 {
-    let client = &mut driver().client;
+    let client = client();
     client.set_now(Instant(now as u64));
     inputs::handle(client, input, numbers())
 }
@@ -124,10 +116,10 @@ pub extern "C" fn handle(input: u32, now: f64) -> u32 {
 /// Puts the next output's numbers into the registers and returns its kind; 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn poll(now: f64) -> u32 {
-    let driver = driver();
     let now = Instant(now as u64);
-    driver.client.set_now(now);
-    outputs::write(driver, now, numbers())
+    let client = client();
+    client.set_now(now);
+    outputs::write(client, now, numbers())
 }
 
 <<<<<<< HEAD
@@ -139,17 +131,17 @@ pub extern "C" fn poll(now: f64) -> u32 {
 /// It works after a trap too, to find out where the entities stood (R38): what is half written is numbers.
 #[unsafe(no_mangle)]
 pub extern "C" fn read(entity: u32) {
-    outputs::read(&driver().client, EntityId(entity), numbers());
+    outputs::read(client(), EntityId(entity), numbers());
 }
 
 /// When `handle` wants to be told of a timeout, in the milliseconds of `now`; −1: never.
 #[unsafe(no_mangle)]
 pub extern "C" fn timeout() -> f64 {
-    driver().client.poll_timeout().map_or(NONE, |due| due.0 as f64)
+    client().poll_timeout().map_or(NONE, |due| due.0 as f64)
 }
 
 /// Puts the counters into the registers, in the order of `Stats`.
 #[unsafe(no_mangle)]
 pub extern "C" fn stats() {
-    outputs::counters(driver().client.stats(), numbers());
+    outputs::counters(client().stats(), numbers());
 }

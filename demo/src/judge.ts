@@ -6,7 +6,8 @@ import type { TrueState } from './source';
  * How a cell compares with the truth.
  *
  * `right`: the same. `late`: an earlier truth, and there was no time yet to hear of the newer one, or the column says
- * itself that it is not up to date. `wrong`: neither. `ahead`: newer than the truth that was read last.
+ * itself that it is not up to date. `wrong`: it was never so, it went back, or it is out of date and does not say so.
+ * `ahead`: newer than the truth that was read last.
  */
 export type Verdict = 'right' | 'late' | 'wrong' | 'ahead';
 
@@ -18,6 +19,8 @@ export interface Shown {
   readonly epoch: string;
   /** The highest number of this epoch that the column had before; above `seq` it went back. */
   readonly highest: number;
+  /** Since when it shows this, in milliseconds of `performance.now()`. */
+  readonly since: number;
   /** What the column says of itself; a naive one says nothing. */
   readonly sync?: Sync;
   /** Whether the column says that nothing was heard from the server for too long. */
@@ -34,14 +37,24 @@ interface Known {
 /** Truths remembered per entity: enough for the longest time that news may take. */
 const REMEMBERED = 64;
 
+/** Heartbeats remembered; two decide. */
+const BEATS = 64;
+
+/** A column that was told of something newer says so within this time, in milliseconds: the grace, and a turn. */
+const TOLD_MS = 1_000;
+
 /** What the columns are compared with: the truth now, and since when. */
 export class Judge {
   readonly #known = new Map<string, Known[]>();
+  #beats: number[] = [];
+  /** When the last reading that arrived was asked for. */
+  #asked = -Infinity;
   /** How long news may take, in milliseconds. The last change may be lost, and the heartbeat then tells. */
   patience = 7_000;
 
-  /** Takes what the server says. */
-  learn(truth: ReadonlyMap<string, TrueState>, now: number): void {
+  /** Takes what the server says, and when it was asked. */
+  learn(truth: ReadonlyMap<string, TrueState>, asked: number, now: number): void {
+    this.#asked = asked;
     for (const entity of this.#known.keys()) if (!truth.has(entity)) this.#known.delete(entity);
     for (const [entity, state] of truth) {
       const known = this.#known.get(entity) ?? [];
@@ -53,6 +66,13 @@ export class Judge {
     }
   }
 
+  /** A heartbeat arrived. One that closely follows another only brings what the first had no room for. */
+  beat(now: number): void {
+    if (now - (this.#beats.at(-1) ?? -Infinity) < this.patience / 2) return;
+    this.#beats.push(now);
+    if (this.#beats.length > BEATS) this.#beats.shift();
+  }
+
   truth(entity: string): TrueState | undefined {
     return this.#known.get(entity)?.at(-1)?.truth;
   }
@@ -61,21 +81,52 @@ export class Judge {
     return this.#known.keys();
   }
 
-  /** Judges a cell; `sync` is what the column says where it shows nothing. `undefined`: there is no truth. */
-  verdict(entity: string, shown: Shown | undefined, now: number, sync = shown?.sync): Verdict | undefined {
+  /** Judges a cell. `undefined`: there is no truth to compare it with. */
+  verdict(entity: string, shown: Shown, now: number): Verdict | undefined {
     const known = this.#known.get(entity);
     const last = known?.at(-1);
     if (!known || !last) return undefined;
-    const says = shown?.silent || (sync !== undefined && sync !== 'live' && sync !== 'final');
-    const doubt: Verdict = says ? 'late' : 'wrong';
-    const first = known[0]?.since ?? now;
-    if (!shown) return now - first < this.patience ? 'late' : doubt;
-    const { truth, text, since } = last;
-    if (canonical([shown.status ?? null, shown.state]) === text) return 'right';
-    if (shown.epoch !== truth.epoch) return now - since < this.patience ? 'late' : doubt;
-    if (shown.seq > truth.seq) return 'ahead';
-    if (shown.seq === truth.seq || shown.seq < shown.highest) return doubt;
-    const outdated = known.find((k) => k.truth.epoch === shown.epoch && k.truth.seq > shown.seq)?.since ?? since;
-    return now - outdated < this.patience ? 'late' : doubt;
+    const text = canonical([shown.status ?? null, shown.state]);
+    if (text === last.text) return 'right';
+    const { epoch, seq } = shown;
+    const same = known.find(({ truth }) => truth.epoch === epoch && truth.seq === seq);
+    if (same && same.text !== text) return 'wrong';
+    if (seq < shown.highest) return 'wrong';
+    const ours = known.filter(({ truth }) => truth.epoch === epoch);
+    const unread = this.#isUnread(shown.since);
+    if (epoch === last.truth.epoch && seq > last.truth.seq) return unread ? 'ahead' : 'wrong';
+    if (ours.length === 0 && unread) return 'ahead';
+    return this.#lag(ours.find(({ truth }) => truth.seq > seq)?.since ?? last.since, shown, now);
+  }
+
+  /**
+   * Judges a column that shows nothing of an entity since then, and has no more to say than that; `sync` is how far
+   * its set of entities can be trusted.
+   */
+  absence(entity: string, since: number, says: Pick<Shown, 'sync' | 'silent'>, now: number): Verdict | undefined {
+    const first = this.#known.get(entity)?.[0];
+    if (!first) return undefined;
+    return this.#isUnread(since) ? 'ahead' : this.#lag(Math.max(first.since, since), says, now);
+  }
+
+  /** Whether the truth was not read since then: what was so when it was asked for can't be newer than it. */
+  #isUnread(since: number): boolean {
+    return since >= this.#asked;
+  }
+
+  /** Judges what is out of date since then. */
+  #lag(since: number, { sync, silent }: Pick<Shown, 'sync' | 'silent'>, now: number): Verdict {
+    if (silent || (sync !== undefined && sync !== 'live' && sync !== 'final')) return 'late';
+    if (now - since < this.patience) return 'late';
+    return sync === 'live' && !this.#wasTold(since, now) ? 'late' : 'wrong';
+  }
+
+  /**
+   * Whether the server told of what is so since then. The first heartbeat may have been on its way already, so it is
+   * the second that counts.
+   */
+  #wasTold(since: number, now: number): boolean {
+    const second = this.#beats.filter((at) => at > since)[1];
+    return second !== undefined && now - second >= TOLD_MS;
   }
 }

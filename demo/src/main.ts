@@ -58,6 +58,7 @@ function run(settings: Settings, source: Source): void {
     journal.before(frames, at);
     for (const frame of frames) {
       naive.receive(frame, at);
+      if (frame.type === 'heartbeat') judge.beat(at);
       if (frame.type === 'welcome' && typeof frame['heartbeat'] === 'number') beat = frame['heartbeat'] * 1_000;
     }
     judge.patience = beat + 2 * HEARTBEAT_SLACK_MS;
@@ -93,7 +94,9 @@ function run(settings: Settings, source: Source): void {
     const silence = at - heardAt > beat + HEARTBEAT_SLACK_MS ? at - heardAt : undefined;
     const silent = silence !== undefined && client.status.getSnapshot().connection === 'live';
     const { resurrections } = naive;
-    const score = board.show({ inorder, naive: naive.cells, judge, resurrections, silent, open: timeline.entity }, at);
+    const sets = { job: jobs.sync, deployment: deployments.sync };
+    const open = timeline.entity;
+    const score = board.show({ inorder, naive: naive.cells, judge, resurrections, sets, silent, open }, at);
     let recovering = 0;
     let held = 0;
     for (const [entity, { sync }] of inorder) {
@@ -140,7 +143,8 @@ function run(settings: Settings, source: Source): void {
 
   async function readTruth(): Promise<void> {
     try {
-      judge.learn(await source.truth(AbortSignal.timeout(TRUTH_TIMEOUT_MS)), now());
+      const asked = now();
+      judge.learn(await source.truth(AbortSignal.timeout(TRUTH_TIMEOUT_MS)), asked, now());
       const here = new Set([...judge.entities(), ...jobs.getSnapshot().keys(), ...deployments.getSnapshot().keys()]);
       journal.keep(here);
       for (const entity of naive.cells.keys()) if (!here.has(entity) && !isTopic(entity)) naive.cells.delete(entity);

@@ -8,6 +8,8 @@ export interface NaiveCell {
   readonly epoch: string;
   /** The highest number that it has seen in this epoch; above `seq` after it went back. */
   readonly highest: number;
+  /** Since when it shows this, in milliseconds of `performance.now()`. */
+  readonly since: number;
   /** How often a finished thing came back to life here. */
   readonly resurrections: number;
   /** When that happened last, in milliseconds of `performance.now()`. */
@@ -57,6 +59,7 @@ export class NaiveClient {
       seq,
       epoch,
       highest,
+      since: now,
       resurrections: (before?.resurrections ?? 0) + (resurrected ? 1 : 0),
       resurrectedAt: resurrected ? now : before?.resurrectedAt,
     });

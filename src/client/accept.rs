@@ -21,8 +21,7 @@ impl<P> Client<P> {
             return Verdict::Slow;
         }
         if seq == entity.last + 1 {
-            self.undo =
-                Undo { entity: id, epoch, last: entity.last, status: entity.status, flags: entity.flags, seq };
+            self.undo = Undo { entity: id, epoch, last: entity.last, status: entity.status, flags: entity.flags, seq };
             entity.last = seq;
             entity.set(Flags::MOVED.and(Flags::HEARD));
             if status.is_some() {

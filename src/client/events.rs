@@ -20,7 +20,7 @@ impl<P> Client<P> {
         if model.reset_seq == Some(event.seq) && event.payload.is_some() {
             return self.restart(id, event);
         }
-        let reach = entity.reach(model, event.prev, event.seq, event.visible);
+        let reach = reach(entity.last, model, event.prev, event.seq, event.visible);
         let blocks = entity.recovery.as_ref().is_some_and(|recovery| recovery.question.blocks());
         if reach == Reach::Covered {
             let forked = event.id.is_some() && entity.contradicts(event.seq, event.id);
@@ -32,11 +32,7 @@ impl<P> Client<P> {
         }
         // A replay that is taken as a whole moves no position while its pages come.
         event.whole = self.page == id && model.replay_whole;
-        let measured = matches!(model.continuity, Continuity::PlusOne | Continuity::Range)
-            && model.on_gap != Some(OnGap::Skip)
-            && !event.whole
-            && !zoo::has(Bug::BelieveFarAhead);
-        if measured && event.prev.saturating_sub(entity.last) > self.config.max_ahead {
+        if model.measures() && !event.whole && event.prev.saturating_sub(entity.last) > self.config.max_ahead {
             self.spend(event);
             return self.far_ahead(id);
         }
@@ -60,7 +56,7 @@ impl<P> Client<P> {
     pub(super) fn arrive(&mut self, id: EntityId, seq: Option<Seq>, mut event: Held<P>) {
         let entity = &mut self.entities[id];
         entity.set(Flags::HEARD);
-        if entity.has(Flags::FINAL) {
+        if entity.has(Flags::FINAL) || entity.has(Flags::FLOORED) {
             self.spend(event);
             return self.refuse(id);
         }
@@ -122,36 +118,22 @@ impl<P> Client<P> {
             {
                 return;
             }
-            if !zoo::has(Bug::ApplyTwice)
-                && let Some(covered) = recovery.held.pop_covered(own, last)
-            {
-                self.held_bytes -= u64::from(covered.bytes);
-                self.repeated(covered);
+            let model = &self.models.get(usize::from(entity.model.0)).unwrap_or(const { &Model::DEFAULT });
+            let usable = |held: &Held<P>| reach(last, model, held.prev, held.seq, held.visible) < Reach::Straddles;
+            let Some(mut at) = recovery.held.first(own, usable) else { return };
+            if zoo::has(Bug::DrainFromBehind) {
+                at = recovery.held.len() - 1;
+            }
+            let event = recovery.held.remove(at);
+            self.held_bytes -= u64::from(event.bytes);
+            if reach(last, model, event.prev, event.seq, event.visible) == Reach::Covered {
+                self.repeated(event);
                 continue;
             }
-            if self.reach_of_front(id) != Some(Reach::Next) {
-                return;
-            }
-            let Some(recovery) = &mut self.entities[id].recovery else { return };
-            let next = if zoo::has(Bug::DrainFromBehind) {
-                recovery.held.pop_spare(own, true)
-            } else {
-                recovery.held.pop_front(own)
-            };
-            let Some(event) = next else { return };
-            self.held_bytes -= u64::from(event.bytes);
             self.note_undo(id, event.seq);
             self.entities[id].move_to(own, event.seq);
             self.commit(id, event, true, false);
         }
-    }
-
-    /// Whether the earliest held event fits.
-    #[inline(never)]
-    pub(super) fn reach_of_front(&self, id: EntityId) -> Option<Reach> {
-        let entity = &self.entities[id];
-        let front = entity.front()?;
-        Some(entity.reach(self.model(id), front.prev, front.seq, front.visible))
     }
 
     /// The position has moved to an event: what it says counts, unless its id, where `ids` count, was applied before
@@ -224,7 +206,9 @@ impl<P> Client<P> {
                 self.stats.duplicates += 1;
                 return;
             }
-            entity.last = seq;
+            if seq - entity.last <= self.config.max_ahead {
+                entity.last = seq;
+            }
         }
         self.refuse(id);
     }
@@ -304,7 +288,7 @@ impl<P> Client<P> {
     pub(super) fn lags(&mut self, id: EntityId) {
         let recovery = self.entities[id].recover();
         recovery.lag = recovery.lag.saturating_add(1);
-        if recovery.lag >= AGREEING_ANSWERS || zoo::has(Bug::BelieveLag) {
+        if (recovery.lag >= AGREEING_ANSWERS || zoo::has(Bug::BelieveLag)) && !recovery.question.blocks() {
             recovery.question = Question::Lag;
         }
         self.want_snapshot(id);

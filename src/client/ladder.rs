@@ -22,7 +22,10 @@ impl<P> Client<P> {
 
     fn climb(&mut self, id: EntityId) {
         let unnumbered = self.model(id).continuity == Continuity::None;
-        let straddles = self.reach_of_front(id) == Some(Reach::Straddles);
+        let entity = &self.entities[id];
+        let straddles = entity.front().is_some_and(|front| {
+            reach(entity.last, self.model(id), front.prev, front.seq, front.visible) == Reach::Straddles
+        });
         let entity = &mut self.entities[id];
         let (placed, last, hole) = (entity.has(Flags::PLACED), entity.last, entity.hole());
         let asks_nothing = entity.is_asked() || !self.connection.is_open();
@@ -49,8 +52,7 @@ impl<P> Client<P> {
         recovery.wants_snapshot |= straddles;
         let resubscribe = asked.resubscribe;
         let stage = recovery.stage;
-        if asked.replay == 0
-            && (stage == Stage::Resume || stage.is_replay() && (judged || stage != Stage::ReplayReady))
+        if asked.replay == 0 && (stage == Stage::Resume || stage.is_replay() && (judged || stage != Stage::ReplayReady))
         {
             self.set_stage(id, Stage::Rest, Instant::NEVER);
         }
@@ -131,6 +133,10 @@ impl<P> Client<P> {
         recovery.wants_snapshot = true;
         let asked = recovery.snapshots;
         if asked >= SNAPSHOT_TRIES {
+            // So many snapshots did not confirm what was heard: whoever said it may have lied.
+            recovery.asked.head = 0;
+            let own = self.entities[id].own();
+            self.drop_held(id, Which::Of(own));
             return self.give_up(id);
         }
         let wait = if zoo::has(Bug::Unpaced) { 0 } else { snapshot_wait(asked, &mut self.jitter) };
@@ -278,10 +284,7 @@ impl<P> Client<P> {
         if !self.connection.is_live() || entity.has(Flags::FINAL) || entity.is_asked() || !self.is_followed(id) {
             return; // or its confirmation is awaited anyway
         }
-        if !self.connection.can.heads
-            || !entity.has(Flags::PLACED)
-            || self.model(id).continuity == Continuity::None
-        {
+        if !self.connection.can.heads || !entity.has(Flags::PLACED) || self.model(id).continuity == Continuity::None {
             self.want_snapshot(id);
         } else if entity.stage() == Stage::Rest {
             self.to_ask_heads.push(id);
@@ -344,8 +347,9 @@ impl<P> Client<P> {
         let entity = &mut self.entities[id];
         let (own, unconfirmed) = (entity.own(), entity.is_asked() || !open);
         let Some(recovery) = &mut entity.recovery else { return false };
-        let delivering =
-            recovery.asked.paged && recovery.asked.replay != 0 && matches!(recovery.stage, Stage::Resume | Stage::ReplayOut);
+        let delivering = recovery.asked.paged
+            && recovery.asked.replay != 0
+            && matches!(recovery.stage, Stage::Resume | Stage::ReplayOut);
         let farthest = delivering || own != Epoch::NONE && unconfirmed;
         let Some(dropped) = recovery.held.pop_spare(own, farthest) else { return false };
         if own != Epoch::NONE {

@@ -14,6 +14,10 @@ impl<P> Client<P> {
             self.stats.overflowed += 1;
             return self.spend(event);
         }
+        if self.model(id).reset_seq == Some(event.seq) && event.payload.is_some() {
+            // It voids what came before it.
+            self.drop_held(id, Which::Of(event.epoch));
+        }
         self.hold(id, event);
         self.bound(id);
         self.hurry_member(id);
@@ -53,8 +57,7 @@ impl<P> Client<P> {
     #[inline(never)]
     pub(super) fn awaits_snapshot(&self, id: EntityId, request: Request) -> bool {
         let asked = self.entities[id].recovery.as_ref().is_some_and(|recovery| {
-            recovery.asked.snapshot == request
-                || recovery.stage == Stage::Resume && recovery.asked.replay == request
+            recovery.asked.snapshot == request || recovery.stage == Stage::Resume && recovery.asked.replay == request
         });
         zoo::has(Bug::TakeEveryAnswer) || asked && request != 0 || self.wave_is(id, request)
     }
@@ -124,8 +127,13 @@ impl<P> Client<P> {
             if asked {
                 let recovery = self.entities[id].recover();
                 recovery.lag = recovery.lag.saturating_add(1);
-                if recovery.lag >= AGREEING_ANSWERS && recovery.question == Question::None {
-                    recovery.question = Question::Lag;
+                if recovery.lag >= AGREEING_ANSWERS {
+                    recovery.question = match recovery.question {
+                        Question::None => Question::Lag,
+                        // It blocks, and takes what there is.
+                        Question::Fault => Question::Fork,
+                        other => other,
+                    };
                 }
                 self.refute_suspects(id);
                 self.try_failed(id, request);
@@ -159,13 +167,13 @@ impl<P> Client<P> {
     /// brings may be newer.
     fn answered_by(&mut self, id: EntityId, request: Option<Request>) {
         let entity = &self.entities[id];
-        let (wave, member) = (entity.wave, entity.topics > 0);
-        let other = match request {
-            Some(request) => !self.wave_is(id, request),
-            // What is pushed may be the topic's doing.
-            None => member,
-        };
+        let wave = entity.wave;
+        // What is pushed answers nothing: the server answers all the same, and perhaps with more.
+        let other = request.is_none_or(|request| !self.wave_is(id, request));
         let kept = other && self.waits_for(id, WaveKind::Subscribe);
+        if request.is_none() && entity.stage() == Stage::Resume {
+            return;
+        }
         if kept {
             self.entities[id].wave = 0;
         }
@@ -273,6 +281,14 @@ impl<P> Client<P> {
             // Its answer to a resume is owed to each member too; a cursor alone does not show that it came.
             self.entities[member].set(Flags::BEHIND);
         }
+        if self.model(id).measures() {
+            // What was held without a position may lie absurdly far ahead of it (R12).
+            while let Some(far) = self.unhold(id, Which::Beyond(epoch, seq + self.config.max_ahead)) {
+                self.spend(far);
+                self.stats.bad_frames += 1;
+                self.fault(id, Fault::FarAhead);
+            }
+        }
         self.stats.adopted += 1;
         self.stats.resets += u64::from(reset);
         let skips = same && !reset && seq > last && !zoo::has(Bug::HideSkipped);
@@ -292,14 +308,17 @@ impl<P> Client<P> {
         let own = entity.own();
         entity.ids = None;
         let Some(recovery) = &mut entity.recovery else { return };
-        recovery.asked.end_replay();
-        recovery.asked.done = false;
-        recovery.asked.head = 0;
         recovery.asked.gap = 0;
         recovery.faults = 0;
-        let stage = recovery.stage;
-        if stage.is_replay() || matches!(stage, Stage::Grace | Stage::Resume) {
-            self.set_stage(id, Stage::Rest, Instant::NEVER);
+        // The rest of a page that is being read, and the pages behind it, are of what begins here.
+        if self.page != id {
+            recovery.asked.end_replay();
+            recovery.asked.done = false;
+            recovery.asked.head = 0;
+            let stage = recovery.stage;
+            if stage.is_replay() || matches!(stage, Stage::Grace | Stage::Resume) {
+                self.set_stage(id, Stage::Rest, Instant::NEVER);
+            }
         }
         self.drop_held(id, Which::Of(own));
     }

@@ -19,8 +19,12 @@ impl<P> Client<P> {
                 self.stats.dials += 1;
                 self.emit(Kind::Dial, generation, 0);
             }
-            Act::Auth => self.send(Sent::Auth, 0, Vec::new()),
-            Act::Ping => self.send(Sent::Ping, ping, Vec::new()),
+            Act::Auth => {
+                self.send(Sent::Auth, 0, NOBODY);
+            }
+            Act::Ping => {
+                self.send(Sent::Ping, ping, NOBODY);
+            }
             Act::Replace => {
                 // The socket is silent or too slow: another one takes its place.
                 self.stats.replaced += 1;

@@ -79,11 +79,7 @@ impl<P> Client<P> {
     pub(super) fn await_member(&mut self, topic: EntityId, member: EntityId) {
         let request = self.topics.note(topic).request;
         let entity = &mut self.entities[member];
-        if !self.connection.is_open()
-            || entity.has(Flags::FINAL)
-            || entity.wave != 0
-            || entity.has(Flags::SENT)
-        {
+        if !self.connection.is_open() || entity.has(Flags::FINAL) || entity.wave != 0 || entity.has(Flags::SENT) {
             return;
         }
         entity.clear(Flags::MOVED);

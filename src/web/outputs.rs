@@ -1,6 +1,6 @@
 //! Outputs: what the registers hold after `poll`. `pkg/src/boundary.ts` has the same table.
 
-use super::{Driver, NONE, Registers};
+use super::{NONE, Registers};
 use crate::client::{Client, EntityId, Status};
 use crate::output::{Kind, NOTHING};
 use crate::stats::Stats;
@@ -11,17 +11,13 @@ fn number(number: u64) -> f64 {
 }
 
 /// All kinds have their numbers in the same registers, those of an event where inputs have them too.
-pub(super) fn write(driver: &mut Driver, now: Instant, r: &mut Registers) -> u32 {
-    let Some(mut out) = driver.client.poll(now) else { return 0 };
+pub(super) fn write(client: &mut Client<u32>, now: Instant, r: &mut Registers) -> u32 {
+    let Some(mut out) = client.poll(now) else { return 0 };
     if out.kind == Kind::Connection && out.from != NOTHING {
         out.from = Instant(out.from).since(now);
     }
-    driver.command.clear();
-    for &of_command in &out.numbers {
-        driver.command.push(number(of_command));
-    }
     let Status(status) = out.status;
-    r[..17].copy_from_slice(&[
+    r[..16].copy_from_slice(&[
         f64::from(out.subject),
         f64::from(out.code),
         f64::from(out.epoch.0),
@@ -37,8 +33,7 @@ pub(super) fn write(driver: &mut Driver, now: Instant, r: &mut Registers) -> u32
         number(out.from),
         number(out.to),
         f64::from(u8::from(out.locks)),
-        driver.command.as_ptr() as usize as f64,
-        driver.command.len() as f64,
+        f64::from(out.request),
     ]);
     out.kind as u32
 }

@@ -1,16 +1,14 @@
-//! The wasm driver in a real browser: numbers in and out, sockets, timers, page events.
+//! The wasm driver in a real browser: numbers in, numbers out.
+//!
+//! One instance is one client, and all tests of this file share it: each has entities of its own.
 #![cfg(target_arch = "wasm32")]
 
 use inorder::web;
-use js_sys::{Array, Function, Promise, Reflect};
-use wasm_bindgen::closure::Closure;
-use wasm_bindgen::{JsCast, JsValue};
-use wasm_bindgen_futures::JsFuture;
 use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
 
 wasm_bindgen_test_configure!(run_in_browser);
 
-/// Inputs and outputs by the numbers of `web/numbers.rs`.
+/// Inputs and outputs by the numbers of `web/inputs.rs` and `web/outputs.rs`.
 mod code {
     pub const CONNECT: u32 = 1;
     pub const SUBSCRIBE: u32 = 3;
@@ -18,22 +16,34 @@ mod code {
     pub const WELCOME: u32 = 11;
     pub const EVENT: u32 = 12;
     pub const SNAPSHOT: u32 = 14;
+    pub const TIMEOUT: u32 = 39;
     pub const LOCK: u32 = 40;
+    pub const RESTORE: u32 = 42;
+    pub const EPOCHS: u32 = 43;
     pub const OUT_CHANGE: u32 = 1;
     pub const OUT_FINAL: u32 = 5;
     pub const OUT_DIAL: u32 = 9;
     pub const OUT_SEND: u32 = 13;
+    pub const SUBSCRIBE_ITEM: f64 = 2.0;
+    pub const REPLAY_ITEM: f64 = 4.0;
 }
+
+/// Registers.
+const SUBJECT: usize = 0;
+const CODE: usize = 1;
+const SEQ: usize = 3;
+const SLOT: usize = 5;
+const FROM: usize = 12;
+const TO: usize = 13;
 
 const APPLY: u32 = 1;
 const DROP: u32 = 3;
 
 /// Writes registers as the facade does.
 fn write(numbers: &[f64]) {
-    let registers = web::registers().cast_mut();
     for (at, &number) in numbers.iter().enumerate() {
-        // SAFETY: the registers are 192 doubles that nobody else uses meanwhile, and no test writes more.
-        unsafe { registers.add(at).write(number) };
+        // SAFETY: the registers are 64 doubles that nobody else uses meanwhile, and no test writes more.
+        unsafe { web::registers().add(at).write(number) };
     }
 }
 
@@ -42,226 +52,152 @@ fn register(at: usize) -> f64 {
     unsafe { web::registers().add(at).read() }
 }
 
-fn give(client: u32, input: u32, numbers: &[f64]) -> u32 {
+fn give(input: u32, now: f64, numbers: &[f64]) -> u32 {
     write(numbers);
-    web::handle(client, input, 0.0)
+    web::handle(input, now)
 }
 
-/// Polls to the end and returns the kinds of output in order.
-fn drain(client: u32) -> Vec<u32> {
-    std::iter::from_fn(|| Some(web::poll(client, 0.0)).filter(|&kind| kind != 0)).collect()
+/// Polls to the end and returns kind and registers of the outputs in order.
+fn drain(now: f64) -> Vec<(u32, [f64; 16])> {
+    let mut outputs = Vec::new();
+    while let kind @ 1.. = web::poll(now) {
+        outputs.push((kind, core::array::from_fn(register)));
+    }
+    outputs
 }
 
-/// A client with one entity that is live at 5 in epoch 1.
-fn live() -> (u32, u32) {
-    write(&[f64::NAN; 26]);
-    let client = web::create(1, 2);
-    write(&[f64::NAN; 8]);
-    let model = web::add_model(client);
-    let entity = web::add_entity(client, model);
-    give(client, code::SUBSCRIBE, &[f64::from(entity)]);
-    assert!(drain(client).contains(&code::OUT_DIAL));
-    give(client, code::OPENED, &[1.0]);
-    assert!(drain(client).contains(&code::OUT_SEND));
-    give(client, code::WELCOME, &[-1.0, 1.0, 1.0, 1.0]);
-    give(client, code::SNAPSHOT, &[f64::from(entity), 1.0, 1.0, 5.0, 0.0, 0.0]);
-    assert!(drain(client).contains(&code::OUT_CHANGE));
-    (client, entity)
+fn kinds(now: f64) -> Vec<u32> {
+    drain(now).into_iter().map(|(kind, _)| kind).collect()
 }
 
-fn function(body: impl FnMut(JsValue) + 'static) -> Function {
-    Closure::<dyn FnMut(JsValue)>::new(body).into_js_value().unchecked_into()
+/// What the facade gives as options: the defaults.
+const OPTIONS: [f64; 22] = [
+    15e3, 5e3, 3e3, 5e3, 5e3, 15e3, // timeouts
+    100.0, 500.0, 2.0, 20e3, 5e3, // backoff
+    100.0, 1e3, 1048576.0, // gap
+    2.0, 16.0, 20.0, 1e5, 1e3, -1.0, 30e3, 0.0,
+];
+
+/// An entity that is live at 5 in epoch 1, on a socket that is live; once per test.
+fn live() -> u32 {
+    if web::add_entity(0) == 0 {
+        write(&OPTIONS);
+        web::create(1, 2);
+        write(&[0.0, 0.0, 0.0, 0.0, -1.0, 32.0, 0.0, 0.0]);
+        assert_eq!(web::add_model(), 0);
+        give(code::CONNECT, 0.0, &[]);
+        assert!(kinds(0.0).contains(&code::OUT_DIAL));
+        give(code::OPENED, 0.0, &[1.0]);
+        assert!(kinds(0.0).contains(&code::OUT_SEND), "hello");
+        give(code::WELCOME, 0.0, &[-1.0, 1.0, 1.0, 1.0]);
+    }
+    let entity = web::add_entity(0);
+    give(code::SUBSCRIBE, 0.0, &[f64::from(entity)]);
+    let sent = drain(0.0);
+    let asks = |(kind, r): &(u32, [f64; 16])| {
+        *kind == code::OUT_SEND && r[SUBJECT] == f64::from(entity) && r[CODE] == code::SUBSCRIBE_ITEM
+    };
+    assert!(sent.iter().any(asks), "{sent:?}");
+    // Pushed: it answers the subscription too.
+    give(code::SNAPSHOT, 0.0, &[f64::from(entity), -1.0, 1.0, 5.0, 0.0, 0.0]);
+    assert!(kinds(0.0).contains(&code::OUT_CHANGE));
+    entity
 }
 
-/// A function that notes how it is called.
-fn noted(calls: &Array, name: &str) -> Function {
-    let (calls, name) = (calls.clone(), JsValue::from_str(name));
-    function(move |_| {
-        calls.push(&name);
-    })
-}
-
-/// A real socket that nobody answers.
-fn socket() -> web_sys::WebSocket {
-    // Port 9 discards; nothing in a test listens there.
-    web_sys::WebSocket::new("ws://127.0.0.1:9/").expect("a socket")
-}
-
-async fn sleep(ms: i32) {
-    let window = web_sys::window().expect("a window");
-    let promise = Promise::new(&mut |resolve, _| {
-        window.set_timeout_with_callback_and_timeout_and_arguments_0(&resolve, ms).expect("a timer");
-    });
-    JsFuture::from(promise).await.expect("it resolves");
+fn event(entity: u32, seq: f64, slot: f64) -> [f64; 11] {
+    [f64::from(entity), -1.0, 1.0, seq, 0.0, slot, f64::NAN, 0.0, 0.0, 1.0, 100.0]
 }
 
 #[wasm_bindgen_test]
 fn a_clean_event_costs_one_call() {
-    let (client, entity) = live();
-    assert_eq!(web::accept(client, entity, 5.0, 6.0, 1, 0, true), APPLY);
-    assert_eq!(web::accept(client, entity, 5.0, 6.0, 1, 0, true), DROP);
-    assert_eq!(web::accept_with_id(client, entity, 6.0, 7.0, 1, 0, true, 3, 4), APPLY);
-    assert!(drain(client).is_empty());
-    web::read(client, entity);
-    assert_eq!([register(2), register(3), register(4)], [1.0, 1.0, 7.0]);
-    web::destroy(client);
+    let entity = live();
+    assert_eq!(web::accept(entity, 5.0, 6.0, 1, 0, true), APPLY);
+    assert_eq!(web::accept(entity, 5.0, 6.0, 1, 0, true), DROP);
+    assert_eq!(web::accept_with_id(entity, 6.0, 7.0, 1, 0, true, 3, 4), APPLY);
+    assert!(drain(0.0).is_empty());
+    web::read(entity);
+    assert_eq!([register(2), register(3)], [1.0, 7.0]);
 }
 
 #[wasm_bindgen_test]
 fn an_early_event_keeps_its_slot() {
-    let (client, entity) = live();
-    let early = [f64::from(entity), 1.0, f64::NAN, 7.0, 0.0, 0.0, 0.0, 1.0, 100.0, 77.0];
-    give(client, code::EVENT, &early);
-    assert!(!drain(client).contains(&code::OUT_CHANGE));
-    web::read(client, entity);
-    assert_eq!(register(1), 1.0);
-    let due = [f64::from(entity), 1.0, f64::NAN, 6.0, 0.0, 0.0, 0.0, 1.0, 100.0, 66.0];
-    give(client, code::EVENT, &due);
-    let mut slots = Vec::new();
-    while let kind @ 1.. = web::poll(client, 0.0) {
-        if kind == code::OUT_CHANGE {
-            slots.push((register(4), register(10)));
-        }
+    let entity = live();
+    give(code::EVENT, 0.0, &event(entity, 7.0, 77.0));
+    assert!(!kinds(0.0).contains(&code::OUT_CHANGE));
+    web::read(entity);
+    assert_eq!(register(1), 1.0, "held");
+    give(code::EVENT, 0.0, &event(entity, 6.0, 66.0));
+    let changes: Vec<_> = drain(0.0).into_iter().filter(|(kind, _)| *kind == code::OUT_CHANGE).collect();
+    let shown: Vec<_> = changes.iter().map(|(_, r)| (r[SEQ], r[SLOT])).collect();
+    assert_eq!(shown, [(6.0, 66.0), (7.0, 77.0)]);
+}
+
+#[wasm_bindgen_test]
+fn a_gap_is_asked_for_when_its_grace_is_over() {
+    let entity = live();
+    give(code::EVENT, 10.0, &event(entity, 9.0, 0.0));
+    drain(10.0);
+    assert_eq!(web::timeout(), 110.0);
+    give(code::TIMEOUT, 110.0, &[]);
+    let asked: Vec<_> = drain(110.0).into_iter().filter(|(kind, _)| *kind == code::OUT_SEND).collect();
+    assert_eq!(asked.len(), 1);
+    let r = asked[0].1;
+    let numbers = [r[SUBJECT], r[CODE], r[FROM], r[TO]];
+    assert_eq!(numbers, [f64::from(entity), code::REPLAY_ITEM, 6.0, 8.0]);
+    // As if it had never been: the other tests have timers of their own.
+    for seq in [6.0, 7.0, 8.0] {
+        give(code::EVENT, 110.0, &event(entity, seq, 0.0));
     }
-    assert_eq!(slots, [(6.0, 66.0), (7.0, 77.0)]);
-    web::destroy(client);
+    drain(110.0);
 }
 
 #[wasm_bindgen_test]
 fn a_lock_says_final() {
-    let (client, entity) = live();
-    assert_eq!(web::accept(client, entity, 5.0, 6.0, 1, 1, true), APPLY);
-    give(client, code::LOCK, &[f64::from(entity)]);
-    assert!(drain(client).contains(&code::OUT_FINAL));
-    web::destroy(client);
+    let entity = live();
+    assert_eq!(web::accept(entity, 5.0, 6.0, 1, 1, true), APPLY);
+    give(code::LOCK, 0.0, &[f64::from(entity)]);
+    assert!(kinds(0.0).contains(&code::OUT_FINAL));
 }
 
 #[wasm_bindgen_test]
 fn numbers_up_to_two_to_the_53() {
-    let (client, entity) = live();
+    let entity = live();
     let top = 9_007_199_254_740_991.0;
-    give(client, code::SNAPSHOT, &[f64::from(entity), f64::NAN, 1.0, top - 1.0, 0.0, 0.0]);
-    drain(client);
-    assert_eq!(web::accept(client, entity, top - 1.0, top, 1, 0, true), APPLY);
-    web::read(client, entity);
-    assert_eq!(register(4), top);
-    web::destroy(client);
+    give(code::SNAPSHOT, 0.0, &[f64::from(entity), f64::NAN, 1.0, top - 1.0, 0.0, 0.0]);
+    drain(0.0);
+    assert_eq!(web::accept(entity, top - 1.0, top, 1, 0, true), APPLY);
+    web::read(entity);
+    assert_eq!(register(3), top);
 }
 
 #[wasm_bindgen_test]
-fn counters_leave_as_a_list() {
-    let (client, entity) = live();
-    let _ = web::accept(client, entity, 5.0, 6.0, 1, 0, true);
-    let counters: Array = web::stats(client).unchecked_into();
-    assert_eq!(counters.get(0).as_f64(), Some(1.0), "applied");
-    assert_eq!(counters.get(1).as_f64(), Some(1.0), "adopted");
-    web::destroy(client);
+fn what_was_restored_can_be_read() {
+    live();
+    let entity = web::add_entity(0);
+    give(code::RESTORE, 0.0, &[f64::from(entity), -1.0, 9.0, 41.0, 2.0, 1.0]);
+    web::read(entity);
+    assert_eq!([register(0), register(2), register(3), register(4)], [4.0, 9.0, 41.0, 2.0], "final");
+    let epochs = give(code::EPOCHS, 0.0, &[0.0]) as usize;
+    assert!((0..epochs.min(64)).any(|at| register(at) == 9.0));
 }
 
 #[wasm_bindgen_test]
-fn a_client_that_is_gone_answers_nothing() {
-    let (client, entity) = live();
-    web::destroy(client);
-    assert_eq!(web::accept(client, entity, 5.0, 6.0, 1, 0, true), 0);
-    assert_eq!(web::poll(client, 0.0), 0);
-    web::detach(client);
+fn counters_are_in_the_registers() {
+    let entity = live();
+    web::stats();
+    let applied = register(0);
+    assert!(register(1) >= 1.0, "adopted");
+    let _ = web::accept(entity, 5.0, 6.0, 1, 0, true);
+    web::stats();
+    assert_eq!(register(0), applied + 1.0);
 }
 
 #[wasm_bindgen_test]
-async fn a_real_socket_that_cannot_be_opened_says_1006() {
-    let calls = Array::new();
-    let code = Array::new();
-    let onclose = function({
-        let code = code.clone();
-        move |event| {
-            code.push(&Reflect::get(&event, &"code".into()).expect("a close event"));
-        }
-    });
-    let none = noted(&calls, "error");
-    let socket = socket();
-    web::open_socket(900, socket.clone(), &noted(&calls, "open"), &none, &onclose, &none);
-    assert_eq!(socket.binary_type(), web_sys::BinaryType::Arraybuffer);
-    for _ in 0..100 {
-        if code.length() > 0 {
-            break;
-        }
-        sleep(50).await;
-    }
-    assert_eq!(code.get(0).as_f64(), Some(1006.0));
-    assert!(!calls.includes(&"open".into(), 0));
-    web::detach(900);
-}
-
-#[wasm_bindgen_test]
-async fn a_socket_that_we_closed_calls_nobody() {
-    let calls = Array::new();
-    let handler = noted(&calls, "called");
-    let silent = function(|_| {});
-    web::open_socket(901, socket(), &handler, &handler, &handler, &silent);
-    web::close_socket(901, 4000);
-    sleep(300).await;
-    assert_eq!(calls.length(), 0);
-}
-
-#[wasm_bindgen_test]
-async fn the_timer_fires_once_when_due() {
-    let calls = Array::new();
-    write(&[f64::NAN; 26]);
-    let client = web::create(1, 2);
-    web::attach(client, noted(&calls, "timer"), None, function(|_| {}));
-    web::arm(client, 0.0);
-    sleep(20).await;
-    assert_eq!(calls.length(), 0, "nothing is due");
-    // A dial has a deadline of 15 s; seen from later it is due at once.
-    give(client, code::CONNECT, &[]);
-    drain(client);
-    web::arm(client, 14_990.0);
-    sleep(100).await;
-    assert_eq!(calls.length(), 1);
-    sleep(50).await;
-    assert_eq!(calls.length(), 1);
-    web::detach(client);
-    web::destroy(client);
-}
-
-#[wasm_bindgen_test]
-async fn a_timer_that_was_taken_off_does_not_fire() {
-    let calls = Array::new();
-    write(&[f64::NAN; 26]);
-    let client = web::create(1, 2);
-    web::attach(client, noted(&calls, "timer"), None, function(|_| {}));
-    give(client, code::CONNECT, &[]);
-    drain(client);
-    web::arm(client, 14_990.0);
-    web::detach(client);
-    sleep(100).await;
-    assert_eq!(calls.length(), 0);
-    web::destroy(client);
-}
-
-#[wasm_bindgen_test]
-fn page_events_arrive_until_detached() {
-    let calls = Array::new();
-    let window = web_sys::window().expect("a window");
-    let document = window.document().expect("a document");
-    let kinds = function({
-        let calls = calls.clone();
-        move |event| {
-            calls.push(&Reflect::get(&event, &"type".into()).expect("an event"));
-        }
-    });
-    let fire = || {
-        for name in ["online", "offline", "pagehide", "pageshow"] {
-            window.dispatch_event(&web_sys::Event::new(name).expect("an event")).expect("dispatched");
-        }
-        for name in ["visibilitychange", "resume"] {
-            document.dispatch_event(&web_sys::Event::new(name).expect("an event")).expect("dispatched");
-        }
-    };
-    web::attach(903, function(|_| {}), web_sys::window(), kinds);
-    fire();
-    assert_eq!(calls.join(" "), "online offline pagehide pageshow visibilitychange resume");
-    web::detach(903);
-    fire();
-    assert_eq!(calls.length(), 6);
+fn what_does_not_exist_is_nobodys() {
+    live();
+    assert_eq!(web::accept(4_000_000_000, 5.0, 6.0, 1, 0, true), 0);
+    give(code::EVENT, 0.0, &event(4_000_000_000, 6.0, 7.0));
+    give(code::LOCK, 0.0, &[f64::NAN]);
+    give(9_999, f64::INFINITY, &[f64::NAN; 16]);
+    assert!(!kinds(0.0).contains(&code::OUT_CHANGE));
 }

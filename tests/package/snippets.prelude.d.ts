@@ -1,5 +1,4 @@
-// What the snippets of README.md and docs/ use without declaring it: the app around them, and the frameworks' functions
-// as far as they are used. Read by snippets.test.ts only.
+// What the snippets of README.md and docs/ use without declaring it: the app around them. Read by snippets.test.ts only.
 
 interface Job {
   readonly name: string;
@@ -34,41 +33,3 @@ declare function showResult(job: Job | null | undefined, status: string | undefi
 declare function showError(message: string): void;
 declare function showLogin(): void;
 declare function track(code: string, message: string, entity?: string, cause?: unknown): void;
-
-declare module 'react' {
-  export function useSyncExternalStore<T>(
-    subscribe: (onStoreChange: () => void) => () => void,
-    getSnapshot: () => T,
-    getServerSnapshot?: () => T,
-  ): T;
-}
-
-declare module 'vue' {
-  export function shallowRef<T>(value: T): { value: T };
-  export function onScopeDispose(dispose: () => void): void;
-}
-
-declare module 'solid-js' {
-  export function from<T>(producer: {
-    subscribe: (set: (value: T) => void) => (() => void) | { unsubscribe: () => void };
-  }): () => T | undefined;
-}
-
-declare module 'rxjs' {
-  interface Observer<T> {
-    next: (value: T) => void;
-    error: (error: any) => void;
-    complete: () => void;
-  }
-  export interface Subscribable<T> {
-    subscribe(observer: Partial<Observer<T>>): { unsubscribe(): void };
-  }
-  export interface Observable<T> extends Subscribable<T> {
-    forEach(next: (value: T) => void): Promise<void>;
-  }
-  export function from<T>(input: AsyncIterable<T>): Observable<T>;
-}
-
-declare module '@angular/core/rxjs-interop' {
-  export function toSignal<T>(source: import('rxjs').Subscribable<T>, options: { readonly requireSync: true }): () => T;
-}

@@ -9,13 +9,39 @@ const executablePath = process.env['CHROMIUM'] || '/usr/bin/chromium';
 export const launch = (): Promise<Browser> => chromium.launch({ executablePath, args: [...chromiumFlags] });
 
 /** Opens a page that is watched; what its scripts throw is collected. */
-export async function open(browser: Browser, url: string): Promise<{ page: Page; errors: string[] }> {
+export async function open(browser: Browser, url: string): Promise<{ page: Page; errors: string[]; tape: Tape }> {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  const tape = new Tape(page);
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(String(error.stack ?? error)));
   await watchPage(page);
   await page.goto(url);
-  return { page, errors };
+  return { page, errors, tape };
+}
+
+/** What a socket brought or took, for whoever has to find out why a cell was wrong. */
+export class Tape {
+  readonly #messages: { readonly at: number; readonly text: string }[] = [];
+
+  constructor(page: Page) {
+    let sockets = 0;
+    page.on('websocket', (socket) => {
+      const name = ++sockets;
+      const note = (text: string): void => void this.#messages.push({ at: Date.now(), text: `${name}${text}` });
+      note(' opened');
+      socket.on('framereceived', ({ payload }) => note(`< ${payload}`));
+      socket.on('framesent', ({ payload }) => note(`> ${payload}`));
+      socket.on('close', () => note(' closed'));
+    });
+  }
+
+  /** The messages of the last `ms` milliseconds before `at` that concern an entity, or all of them. */
+  before(at: number, ms: number, entity: string): string[] {
+    return this.#messages
+      .filter((message) => message.at > at - ms && message.at <= at)
+      .filter(({ text }) => text.includes(`"${entity}"`) || !/"(event|snapshot|replay)"/.test(text))
+      .map((message) => `${message.at - at} ms ${message.text}`);
+  }
 }
 
 /** Waits until `judge` finds nothing wrong any more; throws with what it found last. */

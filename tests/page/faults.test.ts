@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Browser, Page } from 'playwright-core';
-import { launch, open, until } from './browser';
+import { launch, open, Tape, until } from './browser';
 import { Gateway } from './gateway';
 import { Producer, readTruth, seeded } from './producer';
-import { checkShown, differences, Log, readColumn } from './shown';
+import { checkShown, differences, Log, readColumn, type Marked } from './shown';
 
 /** How long everything goes wrong, in seconds. `INORDER_FAULT_SECONDS` makes it longer or shorter. */
 const FAULT_S = Number(process.env['INORDER_FAULT_SECONDS'] ?? 60);
@@ -51,6 +51,16 @@ const newEpoch =
     expect(answer.status).toBe(200);
   };
 
+/** How much of the wire is told of a cell that was marked wrong, in milliseconds. */
+const TOLD_MS = 15_000;
+
+/** What happened before a cell of ours was marked wrong. */
+const story = (marked: readonly Marked[], tape: Tape): string =>
+  marked
+    .slice(0, 2)
+    .map((wrong) => [JSON.stringify(wrong), ...tape.before(wrong.at, TOLD_MS, wrong.shown.entity)].join('\n  '))
+    .join('\n');
+
 async function epochOf(gateway: Gateway): Promise<string> {
   const { epoch } = (await (await fetch(`${gateway.url}/health`)).json()) as { epoch: string };
   return epoch;
@@ -66,7 +76,7 @@ async function ordeal(seconds: number, deeds: readonly Deed[]): Promise<void> {
     for (let i = 0; i < 12; i++) await producer.step();
     const query = new URLSearchParams({ cap: '1000', seed: String(SEED), preset: 'custom' });
     for (const [name, value] of Object.entries(FAULTS)) query.set(name, String(value));
-    const { page, errors } = await open(browser, `${gateway.url}/?${query}`);
+    const { page, errors, tape } = await open(browser, `${gateway.url}/?${query}`);
     producer.run(60);
 
     const end = performance.now() + seconds * 1_000;
@@ -81,7 +91,11 @@ async function ordeal(seconds: number, deeds: readonly Deed[]): Promise<void> {
     const right = async (): Promise<string[]> =>
       differences(await readColumn(page, 'inorder'), await readTruth(gateway.url));
     const took = await until(RIGHT_MS, right);
-    const { shown, wrong } = await page.evaluate(() => ({ shown: window.shown, wrong: window.wrong }));
+    const { shown, wrong, marked } = await page.evaluate(() => ({
+      shown: window.shown,
+      wrong: window.wrong,
+      marked: window.marked,
+    }));
     const { faults, checked } = checkShown(shown.inorder, log);
     // The same check of the other column shows that the check finds what is wrong.
     const naive = checkShown(shown.naive, log);
@@ -93,6 +107,7 @@ async function ordeal(seconds: number, deeds: readonly Deed[]): Promise<void> {
     );
     expect(faults).toEqual([]);
     expect(errors).toEqual([]);
+    expect(marked, story(marked, tape)).toEqual([]);
     expect(checked).toBeGreaterThan(seconds * 2);
     expect(wrong.naive).toBeGreaterThan(0);
     expect(naive.faults.length).toBeGreaterThan(0);

@@ -12,12 +12,24 @@ export interface Shown {
   readonly sync: string;
 }
 
+/** A cell that was marked wrong, and the server's cell beside it. */
+export interface Marked {
+  /** In milliseconds since 1970. */
+  readonly at: number;
+  readonly shown: Shown;
+  readonly truth: Shown | undefined;
+  /** What the cell says of itself. */
+  readonly says: string;
+}
+
 declare global {
   interface Window {
     /** Everything that the columns showed, in order. */
     shown: Record<'inorder' | 'naive', Shown[]>;
     /** How many cells of each were marked wrong at most at a time. */
     wrong: Record<'inorder' | 'naive', number>;
+    /** Our cells that were marked wrong. */
+    marked: Marked[];
     readCell(cell: Element): Shown;
   }
 }
@@ -27,6 +39,7 @@ function watch(): void {
   const columns = ['inorder', 'naive'] as const;
   window.shown = { inorder: [], naive: [] };
   window.wrong = { inorder: 0, naive: 0 };
+  window.marked = [];
   window.readCell = (cell) => {
     const written = (name: string): string => cell.querySelector(`.${name}`)?.textContent ?? '';
     return {
@@ -59,6 +72,15 @@ function watch(): void {
     for (const column of columns) {
       const wrong = document.querySelectorAll(`.cell[data-column="${column}"][data-verdict="wrong"]`).length;
       window.wrong[column] = Math.max(window.wrong[column], wrong);
+    }
+    for (const cell of document.querySelectorAll('.cell[data-column="inorder"][data-verdict="wrong"]')) {
+      const truth = cell.parentElement?.querySelector('.cell[data-column="truth"]');
+      window.marked.push({
+        at: Date.now(),
+        shown: window.readCell(cell),
+        truth: truth ? window.readCell(truth) : undefined,
+        says: cell.querySelector('.mark')?.textContent ?? '',
+      });
     }
   }).observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 }

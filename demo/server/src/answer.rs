@@ -414,6 +414,7 @@ impl Socket {
             Page::Events { events, head, ended } => {
                 let last = events.last().map_or(head, |event| event.seq);
                 let changes = topic_changes(&entity, &events);
+                self.gateway.metrics.replayed(events.len());
                 let events = events.into_iter().map(Stored::replayed).collect();
                 let vacant = Vec::new();
                 let frame = ServerFrame::Replay(Replay { request, entity, epoch, events, vacant, done: ended });
@@ -557,6 +558,7 @@ impl Socket {
     }
 
     fn send_state(&mut self, state: &State, request: Option<&Id>) -> Result<(), End> {
+        self.gateway.metrics.snapshot();
         for frame in snapshots(state, request) {
             if let Some(request) = request {
                 if !self.send_answer(&frame, request, &state.entity)? {

@@ -8,7 +8,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Parser, ValueEnum};
 
 use crate::limits::{MAX_QUEUED_BYTES, MIN_QUEUED_BYTES};
-use crate::log::sqlite::Place;
+use crate::log::Place;
 use crate::model::{Models, Reduce};
 use crate::token::Tokens;
 
@@ -24,9 +24,13 @@ pub struct Flags {
     #[arg(long, env = "INORDER_PORT", default_value_t = 8787)]
     pub port: u16,
 
-    /// Where the log is kept: `memory`, or the path of a SQLite file (`sqlite:PATH` says the same).
-    #[arg(long, env = "DATABASE_URL", default_value = "memory", value_parser = place)]
+    /// Where the log is kept: `memory`, the path of a SQLite file (`sqlite:PATH` says the same), or `postgres://USER@HOST/DATABASE`, which gateways may share.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, default_value = "memory", value_parser = place)]
     pub database: Place,
+
+    /// A file outside the database that notes how far the log has come, so that a restored older copy is noticed. SQLite has one beside its file anyway.
+    #[arg(long, env = "INORDER_MARK", value_name = "FILE")]
+    pub mark: Option<PathBuf>,
 
     /// A folder with a built page, served from the same port.
     #[arg(long, env = "INORDER_PAGE", value_name = "DIR")]
@@ -47,6 +51,10 @@ pub struct Flags {
     /// Seconds between two heartbeats.
     #[arg(long, env = "INORDER_HEARTBEAT", default_value = "15", value_parser = seconds)]
     pub heartbeat: Duration,
+
+    /// Seconds between the signal to stop and the goodbyes; meanwhile `/health/ready` says no and all else goes on.
+    #[arg(long, env = "INORDER_DRAIN", default_value = "0", value_parser = drain)]
+    pub drain: Duration,
 
     /// Events kept per entity; without it all are kept.
     #[arg(long, env = "INORDER_RETAIN", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -95,6 +103,10 @@ pub struct Flags {
     /// What is logged: error, warn, info, debug, or a filter such as `inorder_gateway=debug`.
     #[arg(long, env = "INORDER_LOG", default_value = "info")]
     pub log: String,
+
+    /// For tests: do not listen for other gateways' commits.
+    #[arg(long, hide = true)]
+    pub deaf: bool,
 
     /// For tests: stop for ever between commit and push after so many events.
     #[arg(long, hide = true)]
@@ -164,11 +176,16 @@ impl Flags {
 }
 
 fn place(text: &str) -> Result<Place, String> {
+    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+        return Ok(Place::Postgres(text.to_owned()));
+    }
     let path = text.strip_prefix("sqlite:").map_or(text, |path| path.strip_prefix("//").unwrap_or(path));
     match path {
         "memory" | ":memory:" => Ok(Place::Memory),
         "" => Err("the path is empty; give a file, or `memory`".to_owned()),
-        path if path.contains("://") => Err("only SQLite is known: give a file, or `memory`".to_owned()),
+        path if path.contains("://") => {
+            Err("only postgres:// is known: give that, a file for SQLite, or `memory`".to_owned())
+        }
         path => Ok(Place::File(path.into())),
     }
 }
@@ -177,6 +194,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("a number of seconds from 0.05 to 3600 is wanted".to_owned()),
+    }
+}
+
+fn drain(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a number of seconds from 0 to 600 is wanted".to_owned()),
     }
 }
 
@@ -236,13 +260,17 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_memory_or_a_file() {
+    fn a_place_is_memory_a_file_or_postgresql() {
         let table = [
             ("memory", Some(Place::Memory)),
             ("sqlite::memory:", Some(Place::Memory)),
             ("a/b.db", Some(Place::File("a/b.db".into()))),
             ("sqlite:///a/b.db", Some(Place::File("/a/b.db".into()))),
             ("sqlite:b.db", Some(Place::File("b.db".into()))),
+            (
+                "postgres://u:p@h:5432/d?options=-csearch_path%3Dx",
+                Some(Place::Postgres("postgres://u:p@h:5432/d?options=-csearch_path%3Dx".to_owned())),
+            ),
             ("mysql://x", None),
             ("", None),
         ];

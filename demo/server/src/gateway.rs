@@ -1,6 +1,7 @@
 //! What all sockets, posts and workloads of one gateway share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use inorder::wire::Data;
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 use crate::fault::Faults;
 use crate::hub::Hub;
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::origin::Origins;
 use crate::token::Tokens;
 use crate::writer::Writer;
@@ -33,6 +35,10 @@ pub struct Gateway {
     pub faults: Option<Arc<Faults>>,
     /// Becomes true when the gateway stops.
     pub stopping: watch::Receiver<bool>,
+    /// Told to stop: nobody new should be sent here, though all is still served.
+    pub draining: AtomicBool,
+    /// What it counts.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Now, as the `at` of events that bring none: milliseconds since 1970.

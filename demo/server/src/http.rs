@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::body::Bytes;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use axum::middleware::map_response;
+use axum::middleware::map_response_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Json, Router};
@@ -20,6 +21,7 @@ use crate::fault::{self, Stage};
 use crate::gateway::{Gateway, now};
 use crate::limits::{LIST_ENTITIES, LIST_EVENTS, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_WORD_BYTES};
 use crate::log::{self, Page, Stored, Write, Written};
+use crate::metrics;
 use crate::name;
 use crate::socket;
 use crate::token::{Access, Refused};
@@ -47,6 +49,10 @@ impl Problem {
     }
 }
 
+/// The code of a problem, for those who count them.
+#[derive(Clone, Copy)]
+struct Code(&'static str);
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut body = json!({ "code": self.code, "message": self.message });
@@ -54,6 +60,7 @@ impl IntoResponse for Problem {
             body[key] = value;
         }
         let mut response = (self.status, Json(body)).into_response();
+        response.extensions_mut().insert(Code(self.code));
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
         }
@@ -91,10 +98,13 @@ pub fn routes(gateway: Arc<Gateway>, page: Option<&Path>) -> Router {
         .merge(faults)
         .route("/ws", get(open_socket))
         .route("/health", get(health))
+        .route("/health/live", get(live))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(metrics))
         .route("/entities", get(list))
         .route("/entities/{*path}", any(entity))
         .layer(DefaultBodyLimit::max(MAX_FRAME_BYTES))
-        .layer(map_response(keep_nothing))
+        .layer(map_response_with_state(gateway.clone(), finish))
         .with_state(gateway);
     match page {
         Some(folder) => routes.fallback_service(ServeDir::new(folder)),
@@ -102,8 +112,11 @@ pub fn routes(gateway: Arc<Gateway>, page: Option<&Path>) -> Router {
     }
 }
 
-/// What the log says now is no answer to a later question.
-async fn keep_nothing(mut response: Response) -> Response {
+/// What the log says now is no answer to a later question; what was refused is counted.
+async fn finish(State(gateway): State<Arc<Gateway>>, mut response: Response) -> Response {
+    if let Some(Code(code)) = response.extensions().get() {
+        gateway.metrics.refused(code);
+    }
     response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
     response
 }
@@ -121,6 +134,25 @@ struct SocketQuery {
 async fn health(State(gateway): State<Arc<Gateway>>) -> Result<Json<Value>, Problem> {
     let row = gateway.log.last_row().await?;
     Ok(Json(json!({ "ok": true, "epoch": &*gateway.log.epoch(), "row": row, "sockets": gateway.hub.sockets() })))
+}
+
+/// Whether the process answers; to be restarted if not.
+async fn live() -> Json<Value> {
+    Json(json!({ "ok": true }))
+}
+
+/// Whether clients should be sent here: the log can be used, and nobody has told the gateway to stop.
+async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Value>, Problem> {
+    if gateway.draining.load(Ordering::Relaxed) {
+        return Err(unavailable("The gateway is about to stop."));
+    }
+    gateway.log.last_row().await?;
+    Ok(Json(json!({ "ok": true })))
+}
+
+async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+    let text = metrics::text(&gateway).await;
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
 async fn open_socket(
@@ -399,8 +431,8 @@ fn read_write(entity: Arc<str>, body: &[u8]) -> Result<Write, Problem> {
         bad(code, format!("{shape}: {error}."))
     })?;
     for (word, what) in [(&event.id, "id"), (&event.status, "status")] {
-        if word.as_ref().is_some_and(|word| word.is_empty() || word.len() > MAX_WORD_BYTES) {
-            return Err(bad("bad_event", format!("The {what} has 1 to {MAX_WORD_BYTES} bytes.")));
+        if word.as_ref().is_some_and(|word| word.is_empty() || word.len() > MAX_WORD_BYTES || word.contains('\0')) {
+            return Err(bad("bad_event", format!("The {what} has 1 to {MAX_WORD_BYTES} bytes, none of them 0.")));
         }
     }
     let at = event.at.unwrap_or_else(now);

@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use crate::limits::{HEARTBEAT_MEMORY, PUSH_PATIENCE, PUSH_POLL, PUSH_ROWS};
-use crate::log::{EntityHead, Log, Stored, Unavailable};
+use crate::log::{EntityHead, Log, Stored, Tail, Unavailable};
+use crate::metrics::Metrics;
 use crate::name;
 use crate::topic::Change;
 
@@ -48,6 +49,8 @@ pub enum Delivery {
     Beat(Arc<Beat>),
     /// The queue is over its limit; nothing more is delivered (G8).
     Overflow,
+    /// The log was put back beneath this gateway; positions that sockets were sent mean nothing any more (G9).
+    PutBack,
 }
 
 /// Where the hub puts what a socket follows. Never blocks the hub: bounded in bytes instead.
@@ -84,17 +87,19 @@ pub struct Hub {
     mailboxes: Mutex<HashMap<u64, Arc<Mailbox>>>,
     next_id: AtomicU64,
     pushed: watch::Sender<u64>,
+    metrics: Arc<Metrics>,
 }
 
 impl Hub {
-    /// Starts the hub. It pushes what `committed` announces, and a beat every `heartbeat`.
+    /// Starts the hub. It pushes what is new in the log whenever `wake` counts up, and a beat every `heartbeat`.
     ///
     /// # Errors
     /// When the log can't be read.
     pub async fn start(
         log: Arc<Log>,
-        committed: watch::Receiver<u64>,
+        wake: watch::Receiver<u64>,
         heartbeat: Duration,
+        metrics: Arc<Metrics>,
     ) -> Result<Arc<Hub>, Unavailable> {
         let row = log.last_row().await?;
         let hub = Arc::new(Hub {
@@ -103,8 +108,9 @@ impl Hub {
             mailboxes: Mutex::default(),
             next_id: AtomicU64::new(1),
             pushed: watch::Sender::new(row),
+            metrics,
         });
-        tokio::spawn(hub.clone().push(committed));
+        tokio::spawn(hub.clone().push(wake));
         tokio::spawn(hub.clone().beat(heartbeat));
         Ok(hub)
     }
@@ -149,6 +155,16 @@ impl Hub {
         self.all_mailboxes().len()
     }
 
+    /// How many entities are followed, each counted once per socket.
+    pub fn subscriptions(&self) -> usize {
+        self.all_followers().values().map(Vec::len).sum()
+    }
+
+    /// The last row that was delivered.
+    pub fn pushed(&self) -> u64 {
+        *self.pushed.borrow()
+    }
+
     /// Waits until everything up to a row was delivered, so that what is read at this row can be queued
     /// behind it (G13). Gives up when the push hangs: a head that is early only costs a question.
     pub async fn delivered(&self, row: u64) {
@@ -164,21 +180,24 @@ impl Hub {
         self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn push(self: Arc<Self>, mut committed: watch::Receiver<u64>) {
+    async fn push(self: Arc<Self>, mut wake: watch::Receiver<u64>) {
         let mut pushed = *self.pushed.borrow();
+        let mut epoch = self.log.epoch();
         loop {
-            let announced = *committed.borrow_and_update();
-            match self.log.after_row(pushed, PUSH_ROWS).await {
-                Ok(events) => {
-                    let more = events.len() == PUSH_ROWS;
-                    pushed = events.last().map_or(pushed, |last| last.row);
-                    if !more {
-                        // What is not there any more was taken back by a restored backup.
-                        pushed = pushed.max(announced);
+            wake.borrow_and_update();
+            match self.read_on(pushed).await {
+                Ok(Tail { events, epoch: current, row }) => {
+                    if epoch != current {
+                        epoch = current;
+                        self.put_back();
                     }
+                    let more = events.len() == PUSH_ROWS;
+                    // Up to the last row there is, even if those before it were taken back or trimmed.
+                    pushed = if more { events.last().map_or(pushed, |last| last.row) } else { row };
                     for event in events {
                         self.hand_out(event);
                     }
+                    self.metrics.pushed(pushed);
                     self.pushed.send_if_modified(|last| std::mem::replace(last, pushed) != pushed);
                     if more {
                         continue;
@@ -186,10 +205,28 @@ impl Hub {
                 }
                 Err(error) => tracing::error!(%error, "nothing can be pushed"),
             }
-            match timeout(PUSH_POLL, committed.wait_for(|row| *row > pushed)).await {
-                Ok(Ok(_)) | Err(_) => {}
+            if let Ok(Err(_)) = timeout(PUSH_POLL, wake.changed()).await {
                 // The writer is gone, and with it what could be pushed.
-                Ok(Err(_)) => return,
+                return;
+            }
+        }
+    }
+
+    async fn read_on(&self, pushed: u64) -> Result<Tail, Unavailable> {
+        let tail = self.log.after_row(pushed, PUSH_ROWS).await?;
+        if tail.row > pushed {
+            // What others committed is told here, too.
+            tokio::task::block_in_place(|| self.log.note(tail.row))?;
+        }
+        Ok(tail)
+    }
+
+    /// Lets every socket resume from a log that others put back. What this gateway does to its own log on purpose is
+    /// told otherwise.
+    fn put_back(&self) {
+        if self.log.is_shared() {
+            for mailbox in self.all_mailboxes().values() {
+                let _ = mailbox.deliveries.send(Delivery::PutBack);
             }
         }
     }
@@ -198,6 +235,7 @@ impl Hub {
         let followers = self.all_followers();
         let Some(mailboxes) = followers.get(&event.entity) else { return };
         let push = Arc::new(push(event));
+        self.metrics.sent(mailboxes.len());
         for mailbox in mailboxes {
             mailbox.deliver(&push);
         }

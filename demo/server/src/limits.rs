@@ -78,6 +78,9 @@ pub const PUSH_ROWS: usize = 1_000;
 /// How often the push looks at the log when nothing woke it.
 pub const PUSH_POLL: Duration = Duration::from_secs(1);
 
+/// How long it takes until the ear for other gateways' commits is put to the wall again.
+pub const LISTEN_RETRY: Duration = Duration::from_secs(1);
+
 /// How long an answer waits for the push to hand out what the answer covers (G13). Only a push that hangs
 /// takes so long.
 pub const PUSH_PATIENCE: Duration = Duration::from_secs(2);

@@ -7,18 +7,205 @@
 //!
 //! Events lie in one order, their rows; an entity's events also lie in the order of their seq. Whatever a
 //! client is told is read from here (G2, G13), each answer in one transaction (G4).
-//! [`Log`] is the contract; `sqlite` keeps it in SQLite. A second store makes this alias an enum.
+//! [`Log`] is the contract; `sqlite` keeps it in SQLite for one gateway, `postgres` in PostgreSQL for several.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inorder::wire::{Data, Replayed};
+use rand::{Rng, SeedableRng};
+use tokio::sync::watch;
 
+use crate::model::Models;
 use crate::topic::Change;
 
-pub mod sqlite;
+mod line;
+mod postgres;
+mod sqlite;
 
-pub use sqlite::Sqlite as Log;
+use postgres::Postgres;
+use sqlite::Sqlite;
+
+/// Where the log is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In memory, gone with the process.
+    Memory,
+    /// In a SQLite file, which is made if there is none.
+    File(PathBuf),
+    /// In the PostgreSQL database of this URL, where other gateways may be too.
+    Postgres(String),
+}
+
+/// The log, in one of its stores.
+pub enum Log {
+    /// One gateway's.
+    Sqlite(Sqlite),
+    /// Shared by gateways (G11).
+    Postgres(Postgres),
+}
+
+macro_rules! in_either {
+    ($log:expr, $store:ident => $call:expr) => {
+        match $log {
+            Log::Sqlite($store) => $call,
+            Log::Postgres($store) => $call,
+        }
+    };
+}
+
+impl Log {
+    /// Opens the log, making it if there is none, and settles its epoch (G9). `wake` is told when there may be new rows
+    /// that others committed.
+    ///
+    /// # Errors
+    /// When it can't be used.
+    pub async fn open(
+        place: &Place,
+        mark: Option<&Path>,
+        models: Models,
+        retain: Option<u64>,
+        new_epoch: bool,
+        wake: Option<watch::Sender<u64>>,
+    ) -> Result<Log, Unavailable> {
+        let file = match place {
+            Place::Postgres(url) => {
+                return Postgres::open(url, mark, models, retain, new_epoch, wake).await.map(Log::Postgres);
+            }
+            Place::File(path) => Some(path.as_path()),
+            Place::Memory => None,
+        };
+        Sqlite::open(file, mark, models, retain, new_epoch).await.map(Log::Sqlite)
+    }
+
+    /// Whether other gateways may write to it, and renew its epoch under open sockets.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Log::Postgres(_))
+    }
+
+    /// The epoch of the log.
+    pub fn epoch(&self) -> Arc<str> {
+        in_either!(self, store => store.epoch())
+    }
+
+    /// The rules of the models.
+    pub fn models(&self) -> &Models {
+        in_either!(self, store => store.models())
+    }
+
+    /// Stores changes, all in one transaction, each with the next number of its entity (G1), and returns what became
+    /// of them and the last row of the log.
+    ///
+    /// What comes back is committed, but [`Log::note`] must follow before anyone is told.
+    ///
+    /// # Errors
+    /// When nothing was stored, or it is not known.
+    pub async fn commit(&self, writes: &[Write]) -> Result<(Vec<Written>, u64), Unavailable> {
+        in_either!(self, store => store.commit(writes).await)
+    }
+
+    /// Notes in the mark how far the log has come (G9); to be called before anyone is told of it.
+    ///
+    /// # Errors
+    /// When it can't be noted.
+    pub fn note(&self, row: u64) -> Result<(), Unavailable> {
+        in_either!(self, store => store.note(row))
+    }
+
+    /// Trims every entity's events but the last `retain`.
+    ///
+    /// # Errors
+    /// When nothing was trimmed.
+    pub async fn trim(&self, retain: u64) -> Result<(), Unavailable> {
+        in_either!(self, store => store.trim(retain).await)
+    }
+
+    /// Puts the log back, as a restored backup does: each entity that is not final loses its last changes, and the
+    /// epoch is new (G9). To be called by whoever calls [`Log::commit`], and like there [`Log::note`] must follow.
+    ///
+    /// # Errors
+    /// When the log stays as it was.
+    pub async fn restore(&self, events: u64) -> Result<(Arc<str>, u64), Unavailable> {
+        in_either!(self, store => store.restore(events).await)
+    }
+
+    /// The events after a row, in order.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn after_row(&self, after: u64, limit: usize) -> Result<Tail, Unavailable> {
+        in_either!(self, store => store.after_row(after, limit).await)
+    }
+
+    /// The log's last row.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn last_row(&self) -> Result<u64, Unavailable> {
+        in_either!(self, store => store.last_row().await)
+    }
+
+    /// The heads of entities, and the log's last row at that moment.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn heads(&self, names: &[Arc<str>]) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+        in_either!(self, store => store.heads(names).await)
+    }
+
+    /// The heads of all entities that changed after a row, and the log's last row at that moment.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn heads_after(&self, after: u64) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+        in_either!(self, store => store.heads_after(after).await)
+    }
+
+    /// The states of entities, all of one moment (G4).
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn states(&self, names: &[Arc<str>]) -> Result<Vec<State>, Unavailable> {
+        in_either!(self, store => store.states(names).await)
+    }
+
+    /// The names of entities in order, after a name.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn names(&self, after: &str, limit: usize) -> Result<Vec<Arc<str>>, Unavailable> {
+        in_either!(self, store => store.names(after, limit).await)
+    }
+
+    /// A page of an entity's events from `from` on, up to `to` or the head.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn page(
+        &self,
+        entity: &str,
+        epoch: Option<&str>,
+        from: u64,
+        to: Option<u64>,
+        limit: usize,
+    ) -> Result<Page, Unavailable> {
+        in_either!(self, store => store.page(entity, epoch, from, to, limit).await)
+    }
+
+    /// A topic, its members, and which of them changed after a row.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub async fn topic(&self, topic: &Arc<str>, after_row: Option<u64>) -> Result<TopicRead, Unavailable> {
+        in_either!(self, store => store.topic(topic, after_row).await)
+    }
+
+    /// Closes the log; what was committed is on the disk already.
+    pub async fn close(&self) {
+        in_either!(self, store => store.close().await);
+    }
+}
 
 /// The log can't be read or written at the moment; the reason is for the operator.
 #[derive(Debug)]
@@ -31,6 +218,18 @@ impl fmt::Display for Unavailable {
 }
 
 impl std::error::Error for Unavailable {}
+
+impl From<sqlx::Error> for Unavailable {
+    fn from(error: sqlx::Error) -> Self {
+        Unavailable(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Unavailable {
+    fn from(error: std::io::Error) -> Self {
+        Unavailable(error.to_string())
+    }
+}
 
 /// A change that someone wants to make.
 #[derive(Clone, Debug)]
@@ -97,6 +296,17 @@ impl Stored {
         let Stored { seq, id, status, at, data, .. } = self;
         Replayed { seq: Some(seq), prev: None, first: None, id, status, at, data }
     }
+}
+
+/// The end of the log, of one transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tail {
+    /// Events in the order of their rows; as many as wanted, or all up to `row`.
+    pub events: Vec<Stored>,
+    /// The epoch.
+    pub epoch: Arc<str>,
+    /// The log's last row.
+    pub row: u64,
 }
 
 /// The head of an entity.
@@ -171,4 +381,31 @@ pub struct TopicRead {
     /// Members with events after the cursor, and the lowest seq of these events; `None` when some of them
     /// were trimmed.
     pub changed: Vec<(Arc<str>, Option<u64>)>,
+}
+
+type Sql<T> = Result<T, sqlx::Error>;
+
+/// Ten letters and digits from the system's randomness: short, since it is in every frame, and no two alike.
+fn fresh_epoch() -> Arc<str> {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut rng = rand::rngs::StdRng::from_os_rng();
+    let letters = (0..10).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())]));
+    letters.collect::<String>().into()
+}
+
+fn decode(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> sqlx::Error {
+    sqlx::Error::Decode(error.into())
+}
+
+fn json(text: Option<String>) -> Sql<Option<Data>> {
+    text.map(Data::from_text).transpose().map_err(decode)
+}
+
+fn unsigned(number: i64) -> Sql<u64> {
+    u64::try_from(number).map_err(decode)
+}
+
+/// Numbers asked for by clients are below 2^53, rows are counted from 1: all fit.
+fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -17,6 +17,7 @@ mod hub;
 mod limits;
 mod log;
 mod mark;
+mod metrics;
 mod model;
 mod name;
 mod origin;
@@ -31,6 +32,7 @@ mod writer;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Parser;
 use tokio::net::TcpListener;
@@ -44,6 +46,7 @@ use crate::gateway::Gateway;
 use crate::hub::Hub;
 use crate::limits::DRAIN_TIMEOUT;
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::origin::Origins;
 use crate::writer::Writer;
 
@@ -79,13 +82,17 @@ async fn run(flags: Flags) -> Result<(), Failure> {
     // Signals count from here on, so that one that comes during the start is not lost.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let log = Arc::new(Log::open(&flags.database, flags.models(), flags.retain, flags.new_epoch).await?);
-    let (committed, commits) = watch::channel(log.last_row().await?);
+    let (wake, woken) = watch::channel(0);
+    let ear = (!flags.deaf).then(|| wake.clone());
+    let mark = flags.mark.as_deref();
+    let log = Log::open(&flags.database, mark, flags.models(), flags.retain, flags.new_epoch, ear).await?;
+    let log = Arc::new(log);
+    let metrics = Arc::new(Metrics::default());
     let (stop, stopping) = watch::channel(false);
     let listener = TcpListener::bind((flags.host, flags.port)).await?;
     let gateway = Arc::new(Gateway {
-        writer: Writer::start(log.clone(), committed, flags.stop_before_push),
-        hub: Hub::start(log.clone(), commits, flags.heartbeat).await?,
+        writer: Writer::start(log.clone(), wake, metrics.clone(), flags.stop_before_push),
+        hub: Hub::start(log.clone(), woken, flags.heartbeat, metrics.clone()).await?,
         log: log.clone(),
         tokens,
         origins: Origins { listed: flags.origins.clone(), loopback_only: flags.host.is_loopback() },
@@ -93,6 +100,8 @@ async fn run(flags: Flags) -> Result<(), Failure> {
         max_queued: flags.max_queued,
         faults: flags.faults.then(|| Arc::new(Faults::new(flags.seed))),
         stopping: stopping.clone(),
+        draining: AtomicBool::new(false),
+        metrics,
     });
     workload::start(&gateway, &flags);
     let routes = http::routes(gateway.clone(), flags.page.as_deref());
@@ -110,6 +119,16 @@ async fn run(flags: Flags) -> Result<(), Failure> {
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+    }
+    gateway.draining.store(true, Ordering::Relaxed);
+    if !flags.drain.is_zero() {
+        tracing::info!(seconds = flags.drain.as_secs_f64(), "draining");
+        // Asked twice, it does not wait.
+        tokio::select! {
+            () = sleep(flags.drain) => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
     tracing::info!(sockets = gateway.hub.sockets(), "stopping");
     let deadline = Instant::now() + DRAIN_TIMEOUT;

@@ -26,6 +26,7 @@ const RECORD_BYTES: usize = 64;
 #[derive(Debug)]
 pub struct Mark {
     file: File,
+    last: Option<Noted>,
 }
 
 /// What a mark says.
@@ -37,44 +38,60 @@ pub struct Noted {
     pub row: u64,
 }
 
+/// What was found in a mark's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing: the file is new.
+    Nothing,
+    /// Something torn.
+    Unreadable,
+    /// What was noted last.
+    Noted(Noted),
+}
+
 impl Mark {
-    /// Where the mark of a database lies.
-    pub fn path(database: &Path) -> PathBuf {
+    /// Where the mark of a database in a file lies.
+    pub fn beside(database: &Path) -> PathBuf {
         let mut path = database.as_os_str().to_owned();
         path.push(".mark");
         PathBuf::from(path)
     }
 
-    /// Opens the mark, making it if there is none, and reads what it says; `None` when nothing readable.
+    /// Opens the mark, making it if there is none, and reads what it says.
     ///
     /// # Errors
     /// When the file can't be opened or read.
-    pub fn open(database: &Path) -> std::io::Result<(Mark, Option<Noted>)> {
-        let path = Mark::path(database);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+    pub fn open(path: &Path) -> std::io::Result<(Mark, Found)> {
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let mut text = String::new();
-        let noted = match (&mut file).take(RECORD_BYTES as u64 * 2).read_to_string(&mut text) {
-            Ok(_) => parse(&text),
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => None,
+        let found = match (&mut file).take(RECORD_BYTES as u64 * 2).read_to_string(&mut text) {
+            Ok(0) => Found::Nothing,
+            Ok(_) => parse(&text).map_or(Found::Unreadable, Found::Noted),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Found::Unreadable,
             Err(error) => return Err(error),
         };
         // A new file is only there for good once its folder is synced.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok((Mark { file }, noted))
+        Ok((Mark { file, last: None }, found))
     }
 
-    /// Notes a position, synced to the disk when this returns.
+    /// Notes a position, synced to the disk when this returns. Of one epoch only the highest counts.
     ///
     /// # Errors
     /// When the file can't be written; nothing may then be told about the commit.
-    pub fn note(&mut self, noted: &Noted) -> std::io::Result<()> {
+    pub fn note(&mut self, noted: Noted) -> std::io::Result<()> {
+        if self.last.as_ref().is_some_and(|last| last.epoch == noted.epoch && last.row >= noted.row) {
+            return Ok(());
+        }
         let record = format!("{} {}", noted.epoch, noted.row);
         let line = format!("{record} {:08x}", checksum(record.as_bytes()));
         let padded = format!("{line:<width$}\n", width = RECORD_BYTES - 1);
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(padded.as_bytes())?;
-        self.file.sync_data()
+        self.file.sync_data()?;
+        self.last = Some(noted);
+        Ok(())
     }
 }
 
@@ -101,18 +118,18 @@ mod tests {
     fn a_mark_says_what_was_noted_and_a_torn_one_says_nothing() {
         let folder = std::env::temp_dir().join(format!("inorder-mark-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let database = folder.join("log.db");
-        let (mut mark, noted) = Mark::open(&database).unwrap();
-        assert_eq!(noted, None);
-        for row in [7, 123_456, 8] {
-            let noted = Noted { epoch: "e1".to_owned(), row };
-            mark.note(&noted).unwrap();
-            assert_eq!(Mark::open(&database).unwrap().1, Some(noted));
+        let path = Mark::beside(&folder.join("log.db"));
+        let (mut mark, found) = Mark::open(&path).unwrap();
+        assert_eq!(found, Found::Nothing);
+        for (epoch, row, expected) in [("e1", 7, 7), ("e1", 123_456, 123_456), ("e1", 8, 123_456), ("e2", 8, 8)] {
+            mark.note(Noted { epoch: epoch.to_owned(), row }).unwrap();
+            let expected = Noted { epoch: epoch.to_owned(), row: expected };
+            assert_eq!(Mark::open(&path).unwrap().1, Found::Noted(expected));
         }
-        std::fs::write(Mark::path(&database), "e1 9 00000000").unwrap();
-        assert_eq!(Mark::open(&database).unwrap().1, None);
-        std::fs::write(Mark::path(&database), [0xff, 0xfe]).unwrap();
-        assert_eq!(Mark::open(&database).unwrap().1, None);
+        for torn in [&b"e1 9 00000000"[..], &[0xff, 0xfe]] {
+            std::fs::write(&path, torn).unwrap();
+            assert_eq!(Mark::open(&path).unwrap().1, Found::Unreadable);
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use inorder::wire::{Data, DecodeError};
 use serde_json::{Map, Value};
 
 use crate::name;
@@ -13,6 +14,21 @@ pub enum Reduce {
     Merge,
     /// Each event's data is the whole state.
     Replace,
+}
+
+impl Reduce {
+    /// Makes the state after an event from the state before it.
+    ///
+    /// # Errors
+    /// When the event's data can't be used: nested too deep, say.
+    pub fn apply(self, state: &mut Value, data: &Data) -> Result<(), DecodeError> {
+        let patch = data.parse()?;
+        match self {
+            Reduce::Merge => merge(state, patch),
+            Reduce::Replace => *state = patch,
+        }
+        Ok(())
+    }
 }
 
 /// The rules of one model.
@@ -70,7 +86,7 @@ impl Model {
 }
 
 /// Merges `patch` into `state` as RFC 7396 says.
-pub fn merge(state: &mut Value, patch: Value) {
+fn merge(state: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *state = patch;
         return;

@@ -46,6 +46,7 @@ pub struct End {
 impl End {
     const GONE: End = End { code: 1000, reason: "closed by the client", abandon: true };
     const RESTART: End = End { code: 1012, reason: "the gateway restarts", abandon: false };
+    const PUT_BACK: End = End { code: 1012, reason: "the log was put back; resume", abandon: false };
     /// A slow reader (G8).
     pub const SLOW: End = End { code: 1013, reason: "too slow a reader; resume", abandon: true };
     const TOO_LARGE: End = End { code: 1009, reason: "a frame has at most 256 KiB", abandon: false };
@@ -135,6 +136,7 @@ pub async fn serve(gateway: Arc<Gateway>, socket: WebSocket, stage: Option<Box<S
     for entity in socket.following.names() {
         gateway.hub.detach(entity, &mailbox);
     }
+    gateway.metrics.closed(end.code);
     tracing::info!(code = end.code, reason = end.reason, entities = socket.following.len(), "socket ends");
     drop(socket);
     if end == End::CUT {
@@ -197,7 +199,7 @@ impl Socket {
                 }
                 () = self.outbox.written.notified(), if !has_room && !self.pending.is_empty() => Ok(()),
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => self.token_ages(),
-                () = stops(&mut stopping) => Err(self.say_goodbye()),
+                () = stops(&mut stopping) => Err(self.stop()),
                 () = sleep_until(fault_due.unwrap_or_else(Instant::now)), if fault_due.is_some() => self.poll_stage(),
                 action = next_action(&mut actions) => self.suffer(action),
             };
@@ -223,7 +225,7 @@ impl Socket {
                     return Err(End::UNAUTHORIZED);
                 }
             },
-            () = stops(&mut stopping) => return Err(self.say_goodbye()),
+            () = stops(&mut stopping) => return Err(self.stop()),
         };
         let mut frames = ClientFrame::decode(&message).into_iter();
         let Some(Ok(wire::Received { frame: Some(ClientFrame::Hello(hello)), .. })) = frames.next() else {
@@ -369,6 +371,7 @@ impl Socket {
             Delivery::Push(push) => self.forward(&push),
             Delivery::Beat(beat) => self.beat(&beat),
             Delivery::Overflow => Err(End::SLOW),
+            Delivery::PutBack => Err(self.say_goodbye("The log was put back.", End::PUT_BACK)),
         }
     }
 
@@ -519,12 +522,13 @@ impl Socket {
     /// Queues an error for the wire.
     pub fn error(
         &mut self,
-        code: &str,
+        code: &'static str,
         message: &str,
         request: Option<&Id>,
         entity: Option<&str>,
         retry_after: Option<f64>,
     ) {
+        self.gateway.metrics.refused(code);
         self.queue(text(&ServerFrame::Error(wire::Error {
             code: code.to_owned(),
             message: message.to_owned(),
@@ -534,15 +538,18 @@ impl Socket {
         })));
     }
 
-    fn say_goodbye(&mut self) -> End {
+    fn stop(&mut self) -> End {
+        self.say_goodbye("The gateway restarts.", End::RESTART)
+    }
+
+    fn say_goodbye(&mut self, reason: &str, end: End) -> End {
         #[allow(clippy::cast_precision_loss)]
         let sockets = self.gateway.hub.sockets() as f64;
         let spread = (sockets * SPREAD_PER_SOCKET).clamp(SPREAD.0, SPREAD.1);
         let retry_after = (StdRng::from_os_rng().random_range(0.0..spread) * 1000.0).round() / 1000.0;
-        let reason = "The gateway restarts.".to_owned();
-        let goodbye = wire::Goodbye { reason, retry_after: Some(retry_after) };
+        let goodbye = wire::Goodbye { reason: reason.to_owned(), retry_after: Some(retry_after) };
         self.queue(text(&ServerFrame::Goodbye(goodbye)));
-        End::RESTART
+        end
     }
 }
 

@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::limits::{WRITER_BATCH, WRITER_QUEUE};
 use crate::log::{Log, Unavailable, Write, Written};
+use crate::metrics::Metrics;
 
 /// Why a write was not even tried, or is not known to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +36,18 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the writer. It tells `committed` the last row that is stored and may be told.
+    /// Starts the writer. It counts up `wake` when there is something to be told.
     ///
     /// `stop_before_push` is for tests of G2: after so many stored events the task stops between
     /// commit and push, for ever.
-    pub fn start(log: Arc<Log>, committed: watch::Sender<u64>, stop_before_push: Option<u64>) -> Writer {
+    pub fn start(
+        log: Arc<Log>,
+        wake: watch::Sender<u64>,
+        metrics: Arc<Metrics>,
+        stop_before_push: Option<u64>,
+    ) -> Writer {
         let (queue, orders) = mpsc::channel(WRITER_QUEUE);
-        tokio::spawn(Task { log, committed, stop_before_push, stored: 0 }.run(orders));
+        tokio::spawn(Task { log, wake, metrics, stop_before_push, stored: 0 }.run(orders));
         Writer { queue }
     }
 
@@ -74,7 +80,8 @@ impl Writer {
 
 struct Task {
     log: Arc<Log>,
-    committed: watch::Sender<u64>,
+    wake: watch::Sender<u64>,
+    metrics: Arc<Metrics>,
     stop_before_push: Option<u64>,
     stored: u64,
 }
@@ -91,6 +98,7 @@ impl Task {
                         self.store(std::mem::take(&mut posts)).await;
                         // Whoever asked may be gone; it is done all the same.
                         let _ = answer.send(restore(&self.log, events).await);
+                        self.wake.send_modify(|times| *times += 1);
                     }
                 }
             }
@@ -106,13 +114,17 @@ impl Task {
             posts.into_iter().map(|posted| (posted.write, posted.answer)).unzip();
         match commit(&self.log, &writes).await {
             Ok((written, row)) => {
-                self.stored += written.iter().filter(|w| is_new(w)).count() as u64;
+                let new = written.iter().filter(|w| is_new(w)).count() as u64;
+                self.stored += new;
                 if self.stop_before_push.is_some_and(|limit| self.stored >= limit) {
                     tracing::warn!(stored = self.stored, "stopped between commit and push");
                     std::future::pending::<()>().await;
                 }
                 tracing::debug!(writes = writes.len(), row, "committed");
-                self.committed.send_if_modified(|last| std::mem::replace(last, row) != row);
+                if new > 0 {
+                    self.metrics.committed(new, row);
+                    self.wake.send_modify(|times| *times += 1);
+                }
                 for (answer, written) in answers.into_iter().zip(written) {
                     // A producer that went away gets its number when it posts the same id again.
                     let _ = answer.send(Ok(written));

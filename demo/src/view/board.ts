@@ -101,7 +101,8 @@ class Cell {
   }
 
   #markOf(content: Content | undefined, truth: TrueState | undefined): string {
-    if (!content) return this.column === 'truth' ? '' : 'not heard of';
+    if (!content) return '';
+    if (content.seq === undefined && content.sync === undefined) return 'not heard of';
     if (content.resurrected) return 'back from the dead';
     if (content.verdict === 'wrong' && truth) return `wrong: ${differenceOf(content, truth)}`;
     if (content.silent && content.sync === 'live') return 'silent';
@@ -198,6 +199,8 @@ export interface Compared {
   readonly naive: ReadonlyMap<string, NaiveCell>;
   readonly judge: Judge;
   readonly resurrections: number;
+  /** How far the set of entities of a model can be trusted. */
+  readonly sets: Readonly<Record<string, Sync>>;
   /** Nothing was heard from the server for longer than is normal. */
   readonly silent: boolean;
   readonly open: string | undefined;
@@ -237,6 +240,10 @@ export class Board {
     inorder: new Head('inorder'),
   };
   readonly #groups: Record<string, Group>;
+  /** When a snapshot was drawn first; it keeps its identity until something changes. */
+  readonly #drawn = new WeakMap<EntitySnapshot, number>();
+  /** Entities that a column shows nothing of, and since when. */
+  readonly #absent: Record<'naive' | 'inorder', Map<string, number>> = { naive: new Map(), inorder: new Map() };
 
   constructor(onOpen: (entity: string) => void) {
     this.#groups = { job: new Group('Jobs', onOpen), deployment: new Group('Deployments', onOpen) };
@@ -263,7 +270,7 @@ export class Board {
 
   /** Shows both columns beside the truth and returns how they stand. */
   show(
-    { inorder, naive, judge, resurrections, silent, open }: Compared,
+    { inorder, naive, judge, resurrections, sets, silent, open }: Compared,
     now: number,
   ): { naive: Score; inorder: Score } {
     const tally = {
@@ -271,17 +278,35 @@ export class Board {
       inorder: { right: 0, late: 0, wrong: 0, ahead: 0 },
     };
     const names = new Set([...judge.entities(), ...inorder.keys()]);
+    const absent = (column: 'naive' | 'inorder', entity: string, says: Pick<Shown, 'sync' | 'silent'>): Content => {
+      const since = this.#absent[column].get(entity) ?? now;
+      this.#absent[column].set(entity, since);
+      const verdict = judge.absence(entity, since, says, now);
+      return { status: undefined, data: {}, seq: undefined, epoch: undefined, verdict };
+    };
+    for (const [column, has] of [
+      ['naive', naive],
+      ['inorder', inorder],
+    ] as const) {
+      const gone = this.#absent[column];
+      for (const entity of gone.keys()) if (has.has(entity) || !names.has(entity)) gone.delete(entity);
+    }
     for (const [model, group] of Object.entries(this.#groups)) {
       const entities = new Set([...names].filter((name) => modelOf(name) === model));
       for (const row of group.rows(entities)) {
         const { entity } = row;
         const truth = judge.truth(entity);
-        const naiveContent = contentOfNaive(entity, naive.get(entity), judge, now);
-        const inorderContent = contentOfInorder(entity, inorder.get(entity), silent, judge, now);
-        if (truth) {
-          tally.naive[naiveContent?.verdict ?? judge.verdict(entity, undefined, now) ?? 'late'] += 1;
-          tally.inorder[inorderContent?.verdict ?? 'late'] += 1;
-        }
+        const cell = naive.get(entity);
+        const naiveContent = cell ? contentOfNaive(entity, cell, judge, now) : absent('naive', entity, {});
+        const snapshot = inorder.get(entity);
+        if (snapshot && !this.#drawn.has(snapshot)) this.#drawn.set(snapshot, now);
+        const since = (snapshot && this.#drawn.get(snapshot)) ?? now;
+        const sync = sets[model];
+        const inorderContent = snapshot
+          ? contentOfInorder(entity, snapshot, since, silent, judge, now)
+          : absent('inorder', entity, { silent, ...(sync ? { sync } : {}) });
+        if (naiveContent.verdict) tally.naive[naiveContent.verdict] += 1;
+        if (inorderContent.verdict) tally.inorder[inorderContent.verdict] += 1;
         const contents = { truth: contentOfTruth(truth), naive: naiveContent, inorder: inorderContent };
         row.show(entity, contents, truth, entity === open);
       }
@@ -302,8 +327,7 @@ function contentOfTruth(truth: TrueState | undefined): Content | undefined {
   return truth && { ...truth, status: truth.status, data: object(truth.data) };
 }
 
-function contentOfNaive(entity: string, cell: NaiveCell | undefined, judge: Judge, now: number): Content | undefined {
-  if (!cell) return undefined;
+function contentOfNaive(entity: string, cell: NaiveCell, judge: Judge, now: number): Content {
   const verdict = judge.verdict(entity, cell, now);
   const resurrected = cell.resurrectedAt !== undefined && now - cell.resurrectedAt < RESURRECTED_MS;
   return { ...cell, data: object(cell.state), verdict, resurrected: resurrected && verdict !== 'right' };
@@ -311,16 +335,23 @@ function contentOfNaive(entity: string, cell: NaiveCell | undefined, judge: Judg
 
 function contentOfInorder(
   entity: string,
-  snapshot: EntitySnapshot | undefined,
+  snapshot: EntitySnapshot,
+  since: number,
   silent: boolean,
   judge: Judge,
   now: number,
-): Content | undefined {
-  if (!snapshot) return undefined;
+): Content {
   const { state, status, seq, epoch = '', sync } = snapshot;
   if (seq === undefined) {
-    return { status, data: {}, seq, epoch: undefined, sync, verdict: judge.verdict(entity, undefined, now, sync) };
+    return {
+      status,
+      data: {},
+      seq,
+      epoch: undefined,
+      sync,
+      verdict: judge.absence(entity, since, { sync, silent }, now),
+    };
   }
-  const shown: Shown = { state, status, seq, epoch, highest: seq, sync, silent };
+  const shown: Shown = { state, status, seq, epoch, highest: seq, since, sync, silent };
   return { status, data: object(state), seq, epoch, sync, silent, verdict: judge.verdict(entity, shown, now) };
 }

@@ -179,6 +179,8 @@ export interface ModelOptions<S = unknown, E = S> {
 }
 
 declare const types: unique symbol;
+// Without this, a declaration file exports everything that it declares.
+export {};
 
 /** A model, made by {@link model}. */
 export interface Model<S = unknown, E = unknown> extends ModelOptions<any, any> {

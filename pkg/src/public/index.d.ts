@@ -1,4 +1,9 @@
 /// <reference lib="esnext.disposable" />
+/**
+ * The whole package; its WebAssembly comes in a chunk that is loaded when it is needed.
+ *
+ * @module inorder
+ */
 import type { Client, ClientOptions, Model, ModelOptions, Models } from './api.js';
 
 export * from './api.js';

@@ -1,4 +1,9 @@
 /// <reference lib="esnext.disposable" />
+/**
+ * Hooks for React 18 and newer.
+ *
+ * @module inorder/react
+ */
 import type { ClientStatus, Entity, EntitySnapshot, Store, Topic } from './api.js';
 
 /**

@@ -1,4 +1,9 @@
 /// <reference lib="esnext.disposable" />
+/**
+ * The same for callers that bring the WebAssembly themselves.
+ *
+ * @module inorder/slim
+ */
 import type { Client, ClientOptions, Model, ModelOptions, Models, WasmSource } from './api.js';
 
 export * from './api.js';

@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use crate::limits::PAGE_EVENTS;
 use crate::log::{Log, Page, State};
-use crate::model::{Reduce, merge};
 use crate::name;
 
 /// The state of an entity some numbers ago; `None` if there is none, or it can't be known any more.
@@ -25,11 +24,7 @@ pub async fn older(log: &Log, state: &State, by: u64) -> Option<State> {
         old.status = event.status.or(old.status);
         old.at = event.at;
         if let Some(patch) = event.data {
-            let patch = patch.parse().ok()?;
-            match reduce {
-                Reduce::Merge => merge(&mut data, patch),
-                Reduce::Replace => data = patch,
-            }
+            reduce.apply(&mut data, &patch).ok()?;
         }
     }
     old.data = Data::from_value(&data).ok()?;

@@ -1,12 +1,11 @@
 //! The log in SQLite: one writer, many readers.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use inorder::wire::Data;
-use rand::{Rng, SeedableRng};
 use serde_json::Value;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
@@ -14,10 +13,12 @@ use sqlx::sqlite::{
 };
 use sqlx::{Connection, Row};
 
-use super::{EntityHead, Page, State, Stored, TopicRead, Unavailable, Write, Written};
-use crate::limits::{IDS_KEPT, MAX_STATE_BYTES, PAGE_BYTES};
-use crate::mark::{Mark, Noted};
-use crate::model::{Models, Reduce, merge};
+use super::line::Line;
+use super::{EntityHead, Page, Sql, State, Stored, Tail, TopicRead, Unavailable, Write, Written};
+use super::{decode, fresh_epoch, int, json, unsigned};
+use crate::limits::PAGE_BYTES;
+use crate::mark::{Found, Mark, Noted};
+use crate::model::Models;
 use crate::name;
 
 /// Connections that read a file at the same time; more would only wait for the disk.
@@ -71,15 +72,6 @@ const SCHEMA: &str = "
 
 const EVENT: &str = "row, entity, epoch, seq, id, status, at, data";
 
-/// Where the log is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In memory, gone with the process.
-    Memory,
-    /// In a file, which is made if there is none.
-    File(PathBuf),
-}
-
 /// The log, kept in SQLite.
 pub struct Sqlite {
     writer: SqlitePool,
@@ -90,50 +82,25 @@ pub struct Sqlite {
     epoch: RwLock<Arc<str>>,
 }
 
-/// An entity's line, kept while a batch is written.
-struct Line {
-    seq: u64,
-    status: Option<String>,
-    at: Option<String>,
-    state: Value,
-    row: u64,
-    oldest: u64,
-    trimmed: u64,
-    changed: bool,
-}
-
-type Sql<T> = Result<T, sqlx::Error>;
-
-impl From<sqlx::Error> for Unavailable {
-    fn from(error: sqlx::Error) -> Self {
-        Unavailable(error.to_string())
-    }
-}
-
-impl From<std::io::Error> for Unavailable {
-    fn from(error: std::io::Error) -> Self {
-        Unavailable(error.to_string())
-    }
-}
-
 impl Sqlite {
     /// Opens the log, making it if there is none, and settles its epoch (G9).
     ///
     /// # Errors
     /// When the file can't be used.
     pub async fn open(
-        place: &Place,
+        file: Option<&Path>,
+        mark: Option<&Path>,
         models: Models,
         retain: Option<u64>,
         new_epoch: bool,
     ) -> Result<Self, Unavailable> {
-        let (writer, reader) = match place {
-            Place::Memory => {
+        let (writer, reader) = match file {
+            None => {
                 let options = SqliteConnectOptions::new().in_memory(true);
                 let pool = pool(1, options).await?;
                 (pool.clone(), pool)
             }
-            Place::File(path) => {
+            Some(path) => {
                 let options = SqliteConnectOptions::new()
                     .filename(path)
                     .busy_timeout(BUSY)
@@ -145,7 +112,9 @@ impl Sqlite {
             }
         };
         sqlx::raw_sql(SCHEMA).execute(&writer).await?;
-        let (mark, epoch) = settle_epoch(&writer, place, new_epoch).await?;
+        let beside = file.map(Mark::beside);
+        let (mark, epoch) =
+            settle_epoch(&writer, mark.or(beside.as_deref()).filter(|_| file.is_some()), new_epoch).await?;
         let epoch = RwLock::new(epoch);
         Ok(Sqlite { writer, reader, models, retain, mark: mark.map(Mutex::new), epoch })
     }
@@ -196,7 +165,7 @@ impl Sqlite {
     pub fn note(&self, row: u64) -> Result<(), Unavailable> {
         if let Some(mark) = &self.mark {
             let noted = Noted { epoch: self.epoch().to_string(), row };
-            mark.lock().unwrap_or_else(PoisonError::into_inner).note(&noted)?;
+            mark.lock().unwrap_or_else(PoisonError::into_inner).note(noted)?;
         }
         Ok(())
     }
@@ -226,25 +195,11 @@ impl Sqlite {
             lines.insert(entity, line);
         }
         let Some(line) = lines.get_mut(entity) else { return Err(sqlx::Error::RowNotFound) };
-        let model = self.models.of(entity);
-        if model.is_closed(line.status.as_deref()) {
-            return Ok(Written::Terminal { status: line.status.clone().unwrap_or_default() });
+        if let Err(refusal) = line.take(self.models.of(entity), write).map_err(decode)? {
+            return Ok(refusal);
         }
-        if let (Some(data), None) = (&write.data, &write.topic) {
-            let state = reduce(model.reduce, line.state.clone(), data)?;
-            if state.to_string().len() > MAX_STATE_BYTES {
-                return Ok(Written::TooLarge);
-            }
-            line.state = state;
-        }
-        line.seq += 1;
         *row += 1;
         line.row = *row;
-        line.at = Some(write.at.text().to_owned());
-        if write.status.is_some() {
-            line.status.clone_from(&write.status);
-        }
-        line.changed = true;
         sqlx::query(
             "INSERT INTO event (row, entity, epoch, seq, id, status, at, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         )
@@ -287,11 +242,7 @@ impl Sqlite {
     }
 
     async fn trim_line(&self, tx: &mut SqliteConnection, name: &str, line: &mut Line, retain: Option<u64>) -> Sql<()> {
-        let Some(retain) = retain else { return Ok(()) };
-        let oldest = (line.seq + 1).saturating_sub(retain).max(1);
-        if oldest <= line.oldest {
-            return Ok(());
-        }
+        let Some(oldest) = line.kept_from(retain) else { return Ok(()) };
         let last = sqlx::query("SELECT MAX(row) FROM event WHERE entity = ? AND seq < ?")
             .bind(name)
             .bind(int(oldest))
@@ -306,13 +257,11 @@ impl Sqlite {
             .bind(int(oldest))
             .execute(&mut *tx)
             .await?;
-        if line.seq > IDS_KEPT {
-            sqlx::query("DELETE FROM event_id WHERE entity = ? AND seq < ?")
-                .bind(name)
-                .bind(int(oldest.min(line.seq - IDS_KEPT)))
-                .execute(&mut *tx)
-                .await?;
-        }
+        sqlx::query("DELETE FROM event_id WHERE entity = ? AND seq < ?")
+            .bind(name)
+            .bind(int(line.ids_kept_from(oldest)))
+            .execute(&mut *tx)
+            .await?;
         Ok(())
     }
 
@@ -373,7 +322,7 @@ impl Sqlite {
                 line.status = event.status.or(line.status);
                 line.at = event.at.map(|at| at.text().to_owned());
                 if let Some(data) = event.data {
-                    line.state = reduce(model.reduce, line.state, &data)?;
+                    model.reduce.apply(&mut line.state, &data).map_err(decode)?;
                 }
             }
             store_line(&mut tx, &name, &line).await?;
@@ -388,14 +337,17 @@ impl Sqlite {
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn after_row(&self, row: u64, limit: usize) -> Result<Vec<Stored>, Unavailable> {
+    pub async fn after_row(&self, after: u64, limit: usize) -> Result<Tail, Unavailable> {
+        let mut connection = self.reader.acquire().await?;
+        let mut tx = connection.begin().await?;
+        let (epoch, row) = meta(&mut tx).await?;
         let rows =
             sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {EVENT} FROM event WHERE row > ? ORDER BY row LIMIT ?")))
-                .bind(int(row))
+                .bind(int(after))
                 .bind(int(limit as u64))
-                .fetch_all(&self.reader)
+                .fetch_all(&mut *tx)
                 .await?;
-        Ok(rows.iter().map(stored).collect::<Sql<_>>()?)
+        Ok(Tail { events: rows.iter().map(stored).collect::<Sql<_>>()?, epoch, row })
     }
 
     /// The log's last row.
@@ -592,14 +544,14 @@ async fn pool(connections: u32, options: SqliteConnectOptions) -> Sql<SqlitePool
 
 async fn settle_epoch(
     writer: &SqlitePool,
-    place: &Place,
+    mark: Option<&Path>,
     new_epoch: bool,
 ) -> Result<(Option<Mark>, Arc<str>), Unavailable> {
-    let (mut mark, noted) = match place {
-        Place::Memory => (None, None),
-        Place::File(path) => {
-            let (mark, noted) = Mark::open(Path::new(path))?;
-            (Some(mark), noted)
+    let (mut mark, found) = match mark {
+        None => (None, Found::Nothing),
+        Some(path) => {
+            let (mark, found) = Mark::open(path)?;
+            (Some(mark), found)
         }
     };
     let known = sqlx::query("SELECT epoch, row FROM meta").fetch_optional(writer).await?;
@@ -611,7 +563,10 @@ async fn settle_epoch(
         }
         Some(line) => {
             let (epoch, row): (Arc<str>, u64) = (text(&line, 0)?, number(&line, 1)?);
-            let may_have_gone_back = noted.as_ref().is_none_or(|noted| *noted.epoch != *epoch || noted.row > row);
+            let may_have_gone_back = match &found {
+                Found::Noted(noted) => *noted.epoch != *epoch || noted.row > row,
+                Found::Nothing | Found::Unreadable => true,
+            };
             if new_epoch || may_have_gone_back {
                 let mut connection = writer.acquire().await?;
                 let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -625,7 +580,7 @@ async fn settle_epoch(
         }
     };
     if let Some(mark) = &mut mark {
-        mark.note(&Noted { epoch: epoch.to_string(), row })?;
+        mark.note(Noted { epoch: epoch.to_string(), row })?;
     }
     Ok((mark, epoch))
 }
@@ -636,14 +591,6 @@ async fn renew(tx: &mut SqliteConnection) -> Sql<(Arc<str>, u64)> {
     sqlx::query("UPDATE event SET epoch = ?").bind(&*epoch).execute(&mut *tx).await?;
     sqlx::query("UPDATE meta SET epoch = ?").bind(&*epoch).execute(&mut *tx).await?;
     meta(tx).await
-}
-
-/// Ten letters and digits from the system's randomness: short, since it is in every frame, and no two alike.
-fn fresh_epoch() -> Arc<str> {
-    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-    let mut rng = rand::rngs::StdRng::from_os_rng();
-    let letters = (0..10).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())]));
-    letters.collect::<String>().into()
 }
 
 async fn meta(tx: &mut SqliteConnection) -> Sql<(Arc<str>, u64)> {
@@ -672,18 +619,9 @@ async fn state(tx: &mut SqliteConnection, name: &Arc<str>, epoch: &Arc<str>, row
             .fetch_all(&mut *tx)
             .await?;
         members = rows.iter().map(|row| text(row, 0)).collect::<Sql<Vec<_>>>()?;
-        data = Data::from_value(&members).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        data = Data::from_value(&members).map_err(decode)?;
     }
     Ok(State { entity: name.clone(), epoch: epoch.clone(), seq, status, at, data, members, row })
-}
-
-fn reduce(how: Reduce, mut state: Value, data: &Data) -> Sql<Value> {
-    let patch: Value = data.parse().map_err(|error| sqlx::Error::Decode(error.into()))?;
-    match how {
-        Reduce::Merge => merge(&mut state, patch),
-        Reduce::Replace => state = patch,
-    }
-    Ok(state)
 }
 
 async fn load_line(tx: &mut SqliteConnection, name: &str) -> Sql<Line> {
@@ -691,24 +629,13 @@ async fn load_line(tx: &mut SqliteConnection, name: &str) -> Sql<Line> {
         .bind(name)
         .fetch_optional(tx)
         .await?;
-    let Some(line) = line else {
-        return Ok(Line {
-            seq: 0,
-            status: None,
-            at: None,
-            state: Value::Null,
-            row: 0,
-            oldest: 1,
-            trimmed: 0,
-            changed: false,
-        });
-    };
+    let Some(line) = line else { return Ok(Line::default()) };
     let state: &str = line.try_get(3)?;
     Ok(Line {
         seq: number(&line, 0)?,
         status: line.try_get(1)?,
         at: line.try_get(2)?,
-        state: serde_json::from_str(state).map_err(|error| sqlx::Error::Decode(error.into()))?,
+        state: serde_json::from_str(state).map_err(decode)?,
         row: number(&line, 4)?,
         oldest: number(&line, 5)?,
         trimmed: number(&line, 6)?,
@@ -748,23 +675,10 @@ fn stored(row: &SqliteRow) -> Sql<Stored> {
     })
 }
 
-fn json(text: Option<String>) -> Sql<Option<Data>> {
-    text.map(Data::from_text).transpose().map_err(|error| sqlx::Error::Decode(error.into()))
-}
-
 fn text(row: &SqliteRow, column: usize) -> Sql<Arc<str>> {
     Ok(row.try_get::<&str, _>(column)?.into())
 }
 
 fn number(row: &SqliteRow, column: usize) -> Sql<u64> {
     unsigned(row.try_get::<i64, _>(column)?)
-}
-
-fn unsigned(number: i64) -> Sql<u64> {
-    u64::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
-}
-
-/// Numbers asked for by clients are below 2^53, rows are counted from 1: all fit.
-fn int(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

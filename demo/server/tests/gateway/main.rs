@@ -2,6 +2,7 @@
 
 mod faults;
 mod http;
+mod operation;
 mod rules;
 mod sockets;
 mod topics;

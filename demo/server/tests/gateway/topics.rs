@@ -14,14 +14,25 @@ async fn change(gateway: &Gateway, add: &[&str], remove: &[&str]) {
 /// Joins the topic and reads to the heartbeat that ends the answer; the cursor.
 async fn join(socket: &mut Socket) -> (Vec<String>, String) {
     socket.subscribe(1, json!([{ "entity": "topic/a" }])).await;
-    let (frames, heartbeat) = socket.until_heartbeat().await;
-    assert_eq!(heartbeat.cursors[0].0, "topic/a");
-    (frames, heartbeat.cursors[0].1.clone())
+    until_cursor(socket).await
+}
+
+/// Reads to a heartbeat with a cursor; what came before it, and the cursor.
+async fn until_cursor(socket: &mut Socket) -> (Vec<String>, String) {
+    let mut frames = Vec::new();
+    loop {
+        let (more, heartbeat) = socket.until_heartbeat().await;
+        frames.extend(more);
+        if let Some(cursor) = heartbeat.cursors.first() {
+            assert_eq!(cursor.0, "topic/a");
+            return (frames, cursor.1.clone());
+        }
+    }
 }
 
 async fn resume(socket: &mut Socket, entry: Value) -> Vec<String> {
     socket.subscribe(1, json!([entry])).await;
-    socket.until_heartbeat().await.0
+    until_cursor(socket).await.0
 }
 
 #[tokio::test]
@@ -223,8 +234,7 @@ async fn r39_a_cursor_is_given_with_heartbeats() {
     let epoch = gateway.epoch().await;
     let mut latest = first.clone();
     while latest == first {
-        let (_, heartbeat) = socket.until_heartbeat().await;
-        latest = heartbeat.cursors[0].1.clone();
+        latest = until_cursor(&mut socket).await.1;
     }
     let mut socket = Socket::open(&gateway).await;
     let resumed = |cursor: &str| json!({ "entity": "topic/a", "epoch": epoch, "after": 1, "cursor": cursor });

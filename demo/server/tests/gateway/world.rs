@@ -34,8 +34,11 @@ pub struct Gateway {
 
 impl Gateway {
     pub async fn start(args: &[&str]) -> Gateway {
+        let postgres = std::env::var("INORDER_POSTGRES").ok().filter(|_| !args.contains(&"--database"));
+        let place = postgres.map(|url| in_postgres(&url, &format!("log_{}_{}", std::process::id(), next())));
         let mut child = Command::new(env!("CARGO_BIN_EXE_inorder-gateway"))
             .args(["--port", "0"])
+            .args(place.iter().flat_map(|place| ["--database", place]))
             .args(args)
             .env_remove("DATABASE_URL")
             .stdout(Stdio::piped())
@@ -59,7 +62,12 @@ impl Gateway {
 
     /// A gateway without workloads that keeps its log in a file.
     pub async fn with_file(database: &Path, args: &[&str]) -> Gateway {
-        Gateway::quiet(&[&["--database", database.to_str().unwrap()], args].concat()).await
+        let place = database.to_str().unwrap();
+        let place = match std::env::var("INORDER_POSTGRES") {
+            Ok(url) => in_postgres(&url, &place.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
+            Err(_) => place.to_owned(),
+        };
+        Gateway::quiet(&[&["--database", &place], args].concat()).await
     }
 
     async fn rest_of_stderr(&mut self) -> String {
@@ -145,6 +153,16 @@ impl Gateway {
     pub async fn epoch(&self) -> String {
         self.get("/health").await.1["epoch"].as_str().unwrap().to_owned()
     }
+}
+
+/// Where a log of its own lies in the database that `INORDER_POSTGRES` names: all these tests run there too.
+fn in_postgres(url: &str, name: &str) -> String {
+    format!("{url}?options=-csearch_path%3D{}", name.to_ascii_lowercase())
+}
+
+fn next() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A client's socket. Checks that `n` counts.
@@ -323,9 +341,7 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new() -> Arc<Folder> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("inorder-gateway-{}-{next}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("inorder-gateway-{}-{}", std::process::id(), next()));
         std::fs::create_dir_all(&path).unwrap();
         Arc::new(Folder(path))
     }

@@ -1,0 +1,264 @@
+// npm run bench:gateway: how many events are committed and fanned out, how many sockets are held, and what limits it.
+//
+//   npm run bench:gateway                      everything, some minutes
+//   npm run bench:gateway -- sockets=2000      with fewer sockets
+//   npm run bench:gateway -- postgres=no       without PostgreSQL
+//
+// Servers, producers and receivers are processes of their own. The broadcaster is Node with `ws`, without a log.
+import { fork, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpus, loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { buildGateway, gatewayPath } from '../../scripts/build.mjs';
+import { setup } from '../../scripts/setup.mjs';
+import { stopOnSignals } from '../../scripts/tools.mjs';
+import { table } from '../table.mjs';
+import { Cluster } from '../../tests/postgres/cluster.mjs';
+import { Gateway } from '../../tests/postgres/gateway.mjs';
+
+const options = Object.fromEntries(process.argv.slice(2).map((arg) => arg.split('=')));
+const SOCKETS = Number(options.sockets ?? 10_000);
+const here = import.meta.dirname;
+const folder = mkdtempSync(join(tmpdir(), 'inorder-bench-'));
+process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+
+/** Connections that post; so many events are on their way at a time. */
+const CONNECTIONS = 64;
+/** Sockets on one entity, and events of a run: so many deliveries that each run takes seconds. */
+const FAN_OUTS = [
+  { sockets: 1, events: 20_000 },
+  { sockets: 100, events: 10_000 },
+  { sockets: 1_000, events: 1_500 },
+];
+/** Nothing takes longer; what is lost is said. */
+const PATIENCE_MS = 120_000;
+/** The kernel's clock ticks a second, in /proc. */
+const TICKS = 100;
+
+const number = (value, digits = 0) =>
+  value === undefined
+    ? ''
+    : value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+const print = (head, rows) => console.log(`\n${table(head, rows)}\n`);
+
+/** CPU seconds that a process has used. */
+function cpuOf(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ')[1].split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / TICKS;
+}
+
+/** Memory of a process, in bytes. */
+const memoryOf = (pid) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))[1]) * 1024;
+
+/** A process of this folder that is told what to do. */
+class Helper {
+  static start(file) {
+    const helper = new Helper();
+    helper.process = fork(join(here, file), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+    return helper;
+  }
+
+  async ask(deed, of = {}) {
+    this.process.send({ deed, ...of });
+    const [answer] = await once(this.process, 'message');
+    if (answer.error) throw new Error(answer.error);
+    return answer;
+  }
+
+  get cpu() {
+    return cpuOf(this.process.pid);
+  }
+
+  async end() {
+    if (this.process.connected) this.process.disconnect();
+    if (this.process.exitCode === null) await once(this.process, 'exit');
+  }
+}
+
+/** The broadcaster as a server with the same handles as a gateway. */
+async function startBroadcaster() {
+  const child = spawn(process.execPath, [join(here, 'broadcaster.mjs')], { stdio: ['ignore', 'pipe', 'inherit'] });
+  process.once('exit', () => child.kill());
+  const [line] = await once(createInterface({ input: child.stdout }), 'line');
+  const end = async () => {
+    child.kill();
+    await once(child, 'exit');
+  };
+  return { ports: [Number(/(\d+)$/.exec(line)[1])], pids: [child.pid], end };
+}
+
+async function startGateways(count, ...args) {
+  const gateways = [];
+  for (let made = 0; made < count; made += 1) {
+    gateways.push(await Gateway.start(gatewayPath('release'), '--log', 'warn', ...args));
+  }
+  return {
+    gateways,
+    ports: gateways.map(({ port }) => port),
+    pids: gateways.map(({ pid }) => pid),
+    end: () => Promise.all(gateways.map((gateway) => gateway.end('SIGKILL'))),
+  };
+}
+
+let logs = 0;
+const onFile = () => startGateways(1, '--database', join(folder, `log-${(logs += 1)}.db`));
+
+const quantile = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+
+/** Opens sockets, posts events, waits until all have arrived. */
+async function run(start, { sockets, entities, events, perSecond = 0, database }) {
+  const server = await start();
+  const receivers = Helper.start('receivers.mjs');
+  const producers = Helper.start('producers.mjs');
+  try {
+    await sleep(300);
+    const empty = server.pids.map(memoryOf);
+    const opening = performance.now();
+    await receivers.ask('open', { ports: server.ports, sockets, entities });
+    const opened = performance.now() - opening;
+    await sleep(500);
+    const held = server.pids.map(memoryOf);
+    await receivers.ask('begin');
+    const cpu = {
+      server: server.pids.map(cpuOf),
+      receivers: receivers.cpu,
+      producers: producers.cpu,
+      database: database?.cpu(),
+    };
+    const since = performance.now();
+    const posting = producers.ask('run', {
+      ports: server.ports,
+      connections: CONNECTIONS,
+      events,
+      entities,
+      perSecond,
+      name: `${events}`,
+    });
+    const wanted = (events * sockets) / entities;
+    let read = await receivers.ask('read', {});
+    while (read.events < wanted && performance.now() - since < PATIENCE_MS && read.broken === 0) {
+      await sleep(20);
+      read = await receivers.ask('read', {});
+    }
+    const { began, posted } = await posting;
+    const took = (read.at - began) / 1e6;
+    const { latencies, bytes, messages, broken } = await receivers.ask('read', { full: true });
+    latencies.sort((a, b) => a - b);
+    const sum = (list) => list.reduce((total, value) => total + value, 0);
+    const spent = (name, after) => (after - cpu[name]) / took;
+    return {
+      opened,
+      perSocket: (sum(held) - sum(empty)) / sockets,
+      eventsPerSecond: posted / took,
+      deliveriesPerSecond: read.events / took,
+      lost: wanted - read.events,
+      broken,
+      p50: quantile(latencies, 0.5) / 1_000,
+      p99: quantile(latencies, 0.99) / 1_000,
+      perMessage: read.events / messages,
+      bytesPerEvent: bytes / read.events,
+      cores: {
+        server: (sum(server.pids.map(cpuOf)) - sum(cpu.server)) / took,
+        database: database && (database.cpu() - cpu.database) / took,
+        receivers: spent('receivers', receivers.cpu),
+        producers: spent('producers', producers.cpu),
+      },
+    };
+  } finally {
+    await receivers.end();
+    await producers.end();
+    await server.end();
+  }
+}
+
+const FLOW = [
+  'events/s',
+  'deliveries/s',
+  'events/message',
+  'p50 ms',
+  'p99 ms',
+  'cores: server',
+  'database',
+  'receivers',
+  'producers',
+  'lost',
+];
+const flow = (result) => [
+  number(result.eventsPerSecond),
+  number(result.deliveriesPerSecond),
+  number(result.perMessage, 1),
+  number(result.p50, 1),
+  number(result.p99, 1),
+  number(result.cores.server, 2),
+  number(result.cores.database, 2),
+  number(result.cores.receivers, 2),
+  number(result.cores.producers, 2),
+  number(result.lost + result.broken),
+];
+
+async function main() {
+  const postgres = options.postgres !== 'no';
+  if (options.built === undefined) {
+    await setup(postgres ? 'postgres' : 'build');
+    await buildGateway();
+  }
+  const load = () => loadavg()[0].toFixed(1);
+  console.log(`${cpus().length} cores of ${cpus()[0].model}; load average at the beginning ${load()}`);
+  const servers = [
+    ['Node and ws, no log', startBroadcaster],
+    ['gateway, SQLite', onFile],
+  ];
+
+  console.log(
+    `\nAs fast as ${CONNECTIONS} connections post, all sockets on one entity. Times are from post to arrival, commit included.`,
+  );
+  const full = [];
+  for (const { sockets, events } of FAN_OUTS) {
+    for (const [name, start] of servers) {
+      full.push([`${name}, ${number(sockets)} sockets`, ...flow(await run(start, { sockets, entities: 1, events }))]);
+    }
+  }
+  print(['', ...FLOW], full);
+
+  console.log('At a pace that all can keep: 200 events a second to 100 sockets each.');
+  const paced = [];
+  for (const [name, start] of servers) {
+    paced.push([name, ...flow(await run(start, { sockets: 100, entities: 1, events: 1_600, perSecond: 200 }))]);
+  }
+  print(['', ...FLOW], paced);
+
+  console.log(`${number(SOCKETS)} sockets in one process, 100 entities, 50 events a second.`);
+  const many = [];
+  for (const [name, start] of servers) {
+    const result = await run(start, { sockets: SOCKETS, entities: 100, events: 500, perSecond: 50 });
+    many.push([name, number(result.opened / 1_000, 1), number(result.perSocket / 1024, 1), ...flow(result)]);
+  }
+  print(['', 's to open', 'KiB/socket', ...FLOW], many);
+
+  if (postgres) {
+    const cluster = await Cluster.start();
+    try {
+      console.log('Several gateways on one PostgreSQL (fsync on), 100 sockets spread over them.');
+      const shared = [];
+      for (const count of [1, 2]) {
+        const start = () => startGateways(count, '--database', cluster.url(`bench_${count}`));
+        const result = await run(start, { sockets: 100, entities: 1, events: 6_000, database: cluster });
+        shared.push([`${count} gateway${count > 1 ? 's' : ''}, one entity`, ...flow(result)]);
+        const apart = () => startGateways(count, '--database', cluster.url(`bench_apart_${count}`));
+        const spread = await run(apart, { sockets: 100, entities: 50, events: 6_000, database: cluster });
+        shared.push([`${count} gateway${count > 1 ? 's' : ''}, 50 entities`, ...flow(spread)]);
+      }
+      print(['', ...FLOW], shared);
+    } finally {
+      await cluster.remove();
+    }
+  }
+  console.log(`load average at the end ${load()}`);
+}
+
+stopOnSignals();
+await main();

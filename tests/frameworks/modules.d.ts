@@ -1,0 +1,2 @@
+// Modules that recipes.ts makes of docs/frameworks.md; recipes.test.ts checks their types.
+declare module 'recipe:*';

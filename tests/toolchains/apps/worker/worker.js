@@ -1,0 +1,3 @@
+import { follow } from './follow.js';
+
+onmessage = ({ data: url }) => follow(postMessage, { url });

@@ -1,0 +1,52 @@
+// What is in the packed package, and what the two tools say that know how packages go wrong.
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { root } from '../../scripts/tools.mjs';
+
+/** All that may be in the package. */
+const PACKED = [
+  /^package\.json$/,
+  /^(README|CHANGELOG)\.md$/,
+  /^LICENSE-(MIT|APACHE)$/,
+  /^pkg\/dist\/(debug\/)?\w+\.(js|js\.map|d\.ts|wasm)$/,
+];
+
+/** Packs the package into a folder; returns the archive's path and the names of the files in it. */
+export function pack(folder) {
+  const args = ['pack', '--ignore-scripts', '--json', '--pack-destination', folder];
+  const [{ filename, files }] = JSON.parse(execFileSync('npm', args, { cwd: root, encoding: 'utf8' }));
+  return { path: join(folder, filename), files: files.map(({ path }) => path) };
+}
+
+/** What is wrong with the files in the package. */
+export function judgeFiles(files) {
+  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const needed = new Set([
+    ...['package.json', 'README.md', 'CHANGELOG.md', 'LICENSE-MIT', 'LICENSE-APACHE'],
+    ...Object.values(exports).flatMap((target) => (typeof target === 'string' ? target : Object.values(target))),
+    ...files.filter((file) => file.endsWith('.js')).map((file) => `${file}.map`),
+  ]);
+  const faults = [
+    ...files.filter((file) => !PACKED.some((pattern) => pattern.test(file))).map((file) => `${file} does not belong`),
+    ...[...needed]
+      .map((file) => file.replace(/^\.\//, ''))
+      .filter((file) => !files.includes(file))
+      .map((file) => `${file} is missing`),
+  ];
+  for (const file of files.filter((file) => file.endsWith('.map'))) {
+    const { sources, sourcesContent = [] } = JSON.parse(readFileSync(join(root, file), 'utf8'));
+    for (const [i, source] of sources.entries()) {
+      if (!sourcesContent[i]) faults.push(`${file} lacks the text of ${source}`);
+      if (/^(\/|\w+:)/.test(source)) faults.push(`${file} names a place of this machine: ${source}`);
+    }
+  }
+  return faults;
+}
+
+/** The linters of packages: the package that brings each, and its command. */
+export const LINTERS = [
+  ['publint', ['publint', 'run', 'ARCHIVE', '--strict']],
+  // A wasm file has no types.
+  ['@arethetypeswrong/cli', ['attw', 'ARCHIVE', '--profile', 'esm-only', '--exclude-entrypoints', 'inorder.wasm']],
+];
