@@ -21,8 +21,11 @@ const LIMIT = 43_600;
 /** What `inorder/react` may add, in bytes after brotli. */
 const REACT_LIMIT = 1_200;
 
-/** Panics become traps without a message: 3 KB that nobody would read. */
-const RUSTFLAGS = '-Zunstable-options -Cpanic=immediate-abort';
+/**
+ * Panics become traps without a message: 3 KB that nobody would read. The stack lies below the data, and a small one
+ * makes addresses short; the deepest call takes 600 bytes, and an overflow still traps.
+ */
+const RUSTFLAGS = '-Zunstable-options -Cpanic=immediate-abort -Clink-arg=-zstack-size=4096';
 
 /** What rustc's wasm32 target has, and no more: every engine that we support takes these. */
 const FEATURES = [

@@ -122,11 +122,7 @@ pub extern "C" fn poll(now: f64) -> u32 {
     outputs::write(client, now, numbers())
 }
 
-<<<<<<< HEAD
-/// Puts what is known of an entity into the registers: sync, held events, epoch (−1: no position), seq, status.
-=======
 /// Puts what is known of an entity into the registers: sync, held events, epoch or −1, seq, status.
->>>>>>> core
 ///
 /// It works after a trap too, to find out where the entities stood (R38): what is half written is numbers.
 #[unsafe(no_mangle)]

@@ -90,7 +90,9 @@ export const EPOCHS = 43;
 // Verdicts of `accept`: 0 is "hand it over as an input", above APPLY there is nothing to show.
 export const APPLY = 1;
 
-// Outputs
+// Outputs. All have one layout, that of inputs with: what it is about, kind (or sync, fault, state, close code, attempt,
+// command), epoch, seq, status, slot, prev, id (two halves), 0, bytes, reset (or whether to add the cursor), from (or a
+// wait), to, locks, request.
 export const OUT_CHANGE = 1;
 export const OUT_DISCARD = 2;
 export const OUT_SYNC = 3;
@@ -113,6 +115,8 @@ export const SEND_UNSUBSCRIBE = 3;
 export const SEND_REPLAY = 4;
 export const SEND_SNAPSHOT = 5;
 export const PING = 7;
+/** A member that is behind, of the `subscribe` before it. */
+export const BEHIND = 8;
 
 // `sync` of an entity
 export const JOINING = 0;

@@ -23,7 +23,7 @@ import { load } from '../load.js';
 import type { Client, ClientStatus, ConnectionState, Stats } from '../public/api.js';
 import { cancel } from './ask.js';
 import { said } from './codec.js';
-import { command } from './commands.js';
+import { collect, sendCommands } from './commands.js';
 import { askToken, dial, hangUp, onTimeout, tokenCause } from './connection.js';
 import { discard, drainAtOnce, enter, give, listenToCore, registers, wasm } from './core.js';
 import { emit, eventsOf, follow, isClosed, report, stopCalling } from './delivery.js';
@@ -56,12 +56,12 @@ const OUTPUTS: Readonly<Record<number, (a: number, b: number, registers: Float64
   [OUT_CLOSE]: (_, code) => hangUp(code),
   [OUT_GET_TOKEN]: askToken,
   [OUT_CANCEL_TOKEN]: () => cancel(/^token/),
-  [OUT_SEND]: (request, kind, { 15: at, 16: length }) =>
-    command(kind, request, new Float64Array(wasm!.memory.buffer, at, length)),
+  [OUT_SEND]: collect,
 };
 
 listenToCore({
   output_: (kind, registers) => OUTPUTS[kind]!(registers[0]!, registers[1]!, registers),
+  idle_: sendCommands,
   timeout_: onTimeout,
   trap_: onTrap,
 });

@@ -65,6 +65,9 @@ const KINDS = new Map<string, readonly [input: number, field?: string, hasPayloa
 const CODES = ['forbidden', 'not_found', 'token_expiring'];
 const OTHER = 3;
 
+/** No request has this number. */
+const NOBODY = 0xffff_ffff;
+
 const millis = (seconds: unknown): number => (typeof seconds === 'number' && seconds >= 0 ? seconds * 1_000 : NONE);
 
 const list = (value: unknown): any[] => (Array.isArray(value) ? value : []);
@@ -175,7 +178,9 @@ function receiveEvent(
 function receiveOther(frame: Frame): void {
   const { type, entity } = frame;
   if (typeof type !== 'string') return bad();
-  const request = frame.request == null ? NONE : parseSeq(frame.request);
+  // What is no number of ours is nobody's request (R18).
+  const given = parseSeq(frame.request);
+  const request = frame.request == null ? NONE : given < 0 || given > NOBODY ? NOBODY : given;
   switch (type) {
     case 'welcome': {
       const heartbeat = millis(frame.heartbeat);

@@ -1,6 +1,16 @@
 // Frames out.
 import { options } from '#given';
-import { AUTH, HELLO, NONE, PING, SEND_REPLAY, SEND_SNAPSHOT, SEND_SUBSCRIBE, SEND_UNSUBSCRIBE } from '../boundary.js';
+import {
+  AUTH,
+  BEHIND,
+  HELLO,
+  NONE,
+  PING,
+  SEND_REPLAY,
+  SEND_SNAPSHOT,
+  SEND_SUBSCRIBE,
+  SEND_UNSUBSCRIBE,
+} from '../boundary.js';
 import { isObject } from '../reduce.js';
 import { split } from '../split.js';
 import { ask, isOut } from './ask.js';
@@ -12,60 +22,84 @@ import { epochNames } from './names.js';
 
 declare const VERSION: string;
 
-/** Sends the command `kind`; `numbers` are as the driver's `outputs.rs` lays them out. */
-export function command(kind: number, request: number, numbers: Float64Array): void {
-  let at = 0;
-  const next = () => numbers[at++]!;
-  /** An entity's name, its epoch and number; what is undefined is left out of the JSON. */
-  const place = () => {
-    const [handle, epoch, seq] = [next(), next(), next()];
-    return [entityNames[handle]!, epochNames[epoch], epoch < 0 ? undefined : seq, cellAt(handle)] as const;
-  };
-  const items: string[] = [];
-  const frame = (frame: object) => JSON.stringify(frame);
+/** By the core's numbers. */
+const TYPES = ['hello', 'auth', 'subscribe', 'unsubscribe', 'replay', 'snapshot', 'heads', 'ping'];
+
+const { replayFrom, snapshotFrom } = options;
+
+/** A frame that is being collected. */
+interface Command {
+  readonly kind_: number;
+  readonly request_: number;
+  readonly items_: any[];
+}
+
+let commands: Command[] = [];
+
+/** The core says a command entity by entity; frames may alternate. They are sent when it has said all. */
+export function collect(
+  handle: number,
+  kind: number,
+  { 2: epoch, 3: seq, 11: hasCursor, 12: from, 13: to, 15: request = 0 }: any,
+): void {
+  const frameKind = kind === BEHIND ? SEND_SUBSCRIBE : kind;
+  let command = commands.find(({ kind_, request_ }) => kind_ === frameKind && request_ === request);
+  if (!command) commands.push((command = { kind_: frameKind, request_: request, items_: [] }));
+  const { items_: items } = command;
+  const entity = entityNames[handle]!;
+  const cell = cellAt(handle);
+  // What is undefined is left out of the JSON.
+  const epochName = epochNames[epoch];
+  const after = epochName === undefined ? undefined : seq;
   switch (kind) {
-    case HELLO:
-      return send(frame({ type: 'hello', token, client: `inorder/${VERSION}` }));
-    case AUTH:
-      return send(frame({ type: 'auth', token }));
-    case PING:
-      return send(frame({ type: 'ping', id: request }));
     case SEND_SUBSCRIBE:
-      // Each: its place, whether to add the cursor, how many are behind, the places of those.
-      while (at < numbers.length) {
-        const [entity, epoch, after, cell] = place();
-        const cursor = next() ? cell?.cursor_ : undefined;
-        const behind = Array.from({ length: next() }, () => place().slice(0, 3));
-        items.push(frame({ entity, epoch, after, params: cell?.params_, cursor, ...(behind[0] && { behind }) }));
+      items.push({
+        entity,
+        epoch: epochName,
+        after,
+        params: cell?.params_,
+        cursor: hasCursor ? cell?.cursor_ : undefined,
+      });
+      break;
+    case BEHIND:
+      (items.at(-1).behind ??= []).push([entity, epochName, after]);
+      break;
+    case SEND_REPLAY: {
+      const range = { epoch: epochName!, from, ...(to >= 0 && { to }) };
+      if (!replayFrom) items.push({ entity, ...range });
+      else {
+        const frame = { type: 'replay', epoch: epochName, done: true };
+        askInstead(entity, request, (signal) => replayFrom(entity, { ...range, signal }), frame);
       }
-      return split('subscribe', request, 'entities', items, send);
-    case SEND_REPLAY:
-      // Each: a place, the last number or −1.
-      while (at < numbers.length) {
-        const [entity, epoch, from] = place();
-        const to = next();
-        const range = { epoch: epoch!, from: from!, ...(to >= 0 && { to }) };
-        const { replayFrom } = options;
-        if (!replayFrom) items.push(frame({ entity, ...range }));
-        else {
-          askInstead(entity, request, (signal) => replayFrom(entity, { ...range, signal }), {
-            type: 'replay',
-            epoch,
-            done: true,
-          });
-        }
-      }
-      return split('replay', request, 'ranges', items, send);
+      break;
+    }
+    default:
+      if (kind === SEND_SNAPSHOT && snapshotFrom) {
+        askInstead(entity, request, (signal) => snapshotFrom(entity, { signal }), { type: 'snapshot' });
+      } else items.push(entity);
   }
-  for (const handle of numbers) {
-    const entity = entityNames[handle]!;
-    const { snapshotFrom } = options;
-    if (kind === SEND_SNAPSHOT && snapshotFrom) {
-      askInstead(entity, request, (signal) => snapshotFrom(entity, { signal }), { type: 'snapshot' });
-    } else items.push(JSON.stringify(entity));
+}
+
+/** Sends what was collected. */
+export function sendCommands(): void {
+  const ready = commands;
+  commands = [];
+  for (const { kind_, request_, items_ } of ready) {
+    const type = TYPES[kind_]!;
+    const client = kind_ === HELLO ? `inorder/${VERSION}` : undefined;
+    if (kind_ === PING) send(JSON.stringify({ type, id: request_ }));
+    else if (kind_ <= AUTH) send(JSON.stringify({ type, token, client }));
+    else {
+      const texts = items_.map((item) => JSON.stringify(item));
+      split(
+        type,
+        kind_ === SEND_UNSUBSCRIBE ? NONE : request_,
+        kind_ === SEND_REPLAY ? 'ranges' : 'entities',
+        texts,
+        send,
+      );
+    }
   }
-  if (kind === SEND_UNSUBSCRIBE) split('unsubscribe', NONE, 'entities', items, send);
-  else split(kind === SEND_SNAPSHOT ? 'snapshot' : 'heads', request, 'entities', items, send);
 }
 
 /** Asks user code instead of the server; its answer is read like a frame. */

@@ -8,6 +8,8 @@ const LONGEST = 0x7fff_ffff;
 export interface Hooks {
   /** It has something to say; its numbers are in the registers. */
   output_(kind: number, registers: Float64Array): void;
+  /** It has nothing more to say. */
+  idle_(): void;
   /** The timer fired. */
   timeout_(): void;
   /** The wasm trapped, or this code has a bug. */
@@ -90,6 +92,7 @@ function drainNow(): void {
     isAgain = false;
     // A callback may have trapped it.
     for (let kind; wasm && (kind = wasm.poll(time()));) hooks.output_(kind, registers());
+    hooks.idle_();
     const task = tasks.shift();
     if (task) {
       isAgain = true;
