@@ -16,6 +16,11 @@ fn main() -> ExitCode {
         let list: Vec<u32> = args[1..].join(",").split(',').filter_map(|n| n.trim().parse().ok()).collect();
         return campaign::tell(&list);
     }
+    if args.first().is_some_and(|arg| arg == "trace") {
+        let list: Vec<u32> = args[1..].join(",").split(',').filter_map(|n| n.trim().parse().ok()).collect();
+        print!("{}", world::world::trace(&mut world::source::Listed::new(&list)));
+        return ExitCode::SUCCESS;
+    }
     if args.first().is_some_and(|arg| arg == "exhaustive") {
         return campaign::exhaust_all();
     }

@@ -123,8 +123,8 @@ export const PRESETS: readonly Preset[] = [
   {
     name: 'backup',
     label: 'Restored from a backup',
-    says: 'The log goes back, and numbers are given a second time.',
-    faults: { stale_snapshot: 0.05, reorder: 0.1 },
+    says: 'The log goes back, numbers come again, a replica lags.',
+    faults: { stale_snapshot: 0.15, reorder: 0.15, duplicate: 0.1 },
     script: [[4, 'new_epoch']],
     round: 20,
   },

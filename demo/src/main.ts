@@ -11,6 +11,7 @@ import { addressOf, readSettings, type Settings } from './settings';
 import { gatewaySource, type Source } from './source';
 import { Stage } from './stage';
 import { part, setText } from './dom';
+import { Announcer } from './view/announcer';
 import { Badge } from './view/badge';
 import { Board } from './view/board';
 import { Controls } from './view/controls';
@@ -26,9 +27,6 @@ const TRUTH_TIMEOUT_MS = 4_000;
 
 /** The page is drawn at least this often, so that times and countdowns go on. */
 const DRAW_MS = 100;
-
-/** Spoken at most this often, in milliseconds: a screen reader is no ticker. */
-const ANNOUNCE_MS = 15_000;
 
 /** Said by a silent socket: one heartbeat is late by this much, in milliseconds. */
 const HEARTBEAT_SLACK_MS = 1_000;
@@ -72,6 +70,7 @@ function run(settings: Settings, source: Source): void {
     else client.reconnect();
   });
   const counters = new Counters();
+  const announcer = new Announcer();
   const plots = new Plots();
   const timeline = new Timeline(() => draw());
   const board = new Board((entity) => {
@@ -83,8 +82,6 @@ function run(settings: Settings, source: Source): void {
 
   let drawing = false;
   let drawn = 0;
-  let announced = 0;
-  let said = '';
 
   function draw(): void {
     drawing = false;
@@ -105,7 +102,7 @@ function run(settings: Settings, source: Source): void {
       held += waiting;
       if (waiting === 0) journal.released(entity, at);
     }
-    badge.show({ status: client.status.getSnapshot(), recovering, silence });
+    const connection = badge.show({ status: client.status.getSnapshot(), recovering, silence });
     counters.show(client.stats(), prevented);
     plots.held(held);
     plots.sample(at, journal.recoveries, held);
@@ -116,11 +113,7 @@ function run(settings: Settings, source: Source): void {
       timeline.show(journal.of(entity), `${String(title ?? modelOf(entity))}, ${entity}`, at);
     }
     const text = `Naive client: ${score.naive.wrong} wrong, ${naive.resurrections} back from the dead. inorder: ${score.inorder.wrong} wrong, ${score.inorder.late} catching up.`;
-    if (text !== said && at - announced > ANNOUNCE_MS) {
-      announced = at;
-      said = text;
-      setText(part('announcer'), text);
-    }
+    announcer.hear(`Connection: ${connection}.`, text, at);
   }
   function drawSoon(): void {
     if (drawing) return;

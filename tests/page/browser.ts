@@ -9,8 +9,12 @@ const executablePath = process.env['CHROMIUM'] || '/usr/bin/chromium';
 export const launch = (): Promise<Browser> => chromium.launch({ executablePath, args: [...chromiumFlags] });
 
 /** Opens a page that is watched; what its scripts throw is collected. */
-export async function open(browser: Browser, url: string): Promise<{ page: Page; errors: string[]; tape: Tape }> {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+export async function open(
+  browser: Browser,
+  url: string,
+  viewport = { width: 1280, height: 900 },
+): Promise<{ page: Page; errors: string[]; tape: Tape }> {
+  const page = await browser.newPage({ viewport });
   const tape = new Tape(page);
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(String(error.stack ?? error)));

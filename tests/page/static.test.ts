@@ -164,7 +164,7 @@ test(
     await expect.poll(() => cards('inorder')).toEqual(['queued', 'building', 'queued']);
     for (let i = 0; i < 7; i++) await next.click();
     await expect.poll(() => cards('inorder')).toEqual(['live · final', 'building', 'live · final']);
-    expect(await cards('naive')).toEqual(['building · wrong: is live', 'building', 'building · wrong: is live']);
+    expect(await cards('naive')).toEqual(['building · really live', 'building', 'building · really live']);
   },
   TIMEOUT_MS,
 );

@@ -1,7 +1,7 @@
 // The three engines, each with one page, all driven by WebDriver.
 import * as tools from '../../scripts/tools.mjs';
 import { suspend } from './processes.mjs';
-import { screen } from './screen.mjs';
+import { screen } from '../../scripts/screen.mjs';
 import { WebDriver } from './webdriver.mjs';
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -61,15 +61,15 @@ export class Storm {
     await this.producer.rest();
   }
 
-  /** Every deed once in a random order, again and again until the time is over. */
+  /** Every deed once in a random order, again and again until the time is over; all of them at least once. */
   async #turns(deeds, random, pauseMs, left) {
-    let deck = [];
-    while (left() > pauseMs) {
-      if (deck.length === 0) {
-        deck = deeds.map((deed) => ({ deed, at: random() })).sort((a, b) => a.at - b.at);
+    for (let turn = 0; turn < 1 || left() > pauseMs; turn++) {
+      const deck = deeds.map((deed) => ({ deed, at: random() })).sort((a, b) => a.at - b.at);
+      for (const { deed } of deck) {
+        if (turn > 0 && left() <= pauseMs) return;
+        await pause(pauseMs * (0.5 + random()));
+        await deed();
       }
-      await pause(pauseMs * (0.5 + random()));
-      await deck.pop().deed();
     }
   }
 

@@ -20,8 +20,8 @@ const here = fileURLToPath(new URL('.', import.meta.url));
 
 /** No build takes this long, not even on a busy machine. */
 const BUILD_TIMEOUT_MS = 300_000;
-/** From opening the page to the last event. A development server builds in this time. */
-const PAGE_TIMEOUT_MS = 60_000;
+/** From opening the page or starting the program to the last event. A development server builds in this time. */
+const EVENTS_TIMEOUT_MS = 60_000;
 
 /** Nothing that calls home, no colours, no questions. */
 const ENVIRONMENT = {
@@ -48,15 +48,14 @@ const page = (tags) => `<!doctype html>
 `;
 
 /** The pinned version of a toolchain, whether it is installed or not. */
-const versionOf = (name) => {
+const pinOf = (name) => {
   if (name === undefined) return '';
-  if (name === 'node') return process.versions.node;
   const { dependencies, devDependencies } = JSON.parse(readFileSync(join(here, 'package.json'), 'utf8'));
   return { ...dependencies, ...devDependencies }[name].replace(/^npm:.*@/, '');
 };
 
 /** What the table leaves out. */
-const USUAL = { tags: MODULE, out: 'dist', shows: EVERY_CHANGE, sockets: 1 };
+const USUAL = { tags: MODULE, config: {}, out: 'dist', shows: EVERY_CHANGE, sockets: 1 };
 
 /** Where the package is installed once, to be copied to every app. */
 const installed = join(toolchainsDir, 'installed');
@@ -70,17 +69,17 @@ async function install(archive) {
 }
 
 /** Lays an app out as a person has it who installed the package, and says where. */
-function layOut({ name, app, importing, tags }) {
+function layOut({ name, app, importing, tags, config }) {
   const folder = join(toolchainsDir, 'apps', name.toLowerCase().replace(/[^a-z0-9]+/g, '-'));
   rmSync(folder, { recursive: true, force: true });
   cpSync(join(here, 'apps', app), folder, { recursive: true });
   cpSync(installed, folder, { recursive: true });
-  // Next and programs have no page of ours.
+  for (const [file, text] of Object.entries(config)) writeFileSync(join(folder, file), text);
+  // Next has sources and pages of its own.
   if (app === 'next') return folder;
   const follow = readFileSync(join(here, 'apps/follow.js'), 'utf8');
   writeFileSync(join(folder, 'follow.js'), importing ? follow.replace("'inorder'", `'${importing}'`) : follow);
-  if (app === 'program') return folder;
-  writeFileSync(join(folder, 'index.html'), page(tags));
+  if (app !== 'program') writeFileSync(join(folder, 'index.html'), page(tags));
   return folder;
 }
 
@@ -94,10 +93,10 @@ function parse(command, { package: name }, places = {}) {
 }
 
 /** Runs a command in an app's folder and returns its lines; throws with the last of them. */
-async function execute(command, toolchain, folder, places) {
+async function execute(command, toolchain, folder, { places, timeoutMs = BUILD_TIMEOUT_MS } = {}) {
   const lines = [];
   const onLine = (line) => lines.push(line);
-  const options = { cwd: folder, env: { ...ENVIRONMENT, ...places }, onLine, timeoutMs: BUILD_TIMEOUT_MS };
+  const options = { cwd: folder, env: ENVIRONMENT, onLine, timeoutMs };
   const { code, timedOut } = await tools.start(...parse(command, toolchain, places), options).done;
   if (code === 0) return lines;
   throw new Error([timedOut ? 'took too long' : `exit code ${code}`, ...lines.slice(-30)].join('\n'));
@@ -113,7 +112,7 @@ function weigh(folder) {
 async function answers(child, lines, url) {
   let ended = false;
   void child.done.then(() => (ended = true));
-  for (const began = performance.now(); performance.now() - began < PAGE_TIMEOUT_MS;) {
+  for (const began = performance.now(); performance.now() - began < EVENTS_TIMEOUT_MS;) {
     if (ended) break;
     const response = await fetch(url).catch(() => undefined);
     if (response?.ok) return response.text();
@@ -136,7 +135,7 @@ async function look(browser, url, shows) {
     const output = page.locator('output');
     await output
       .filter({ hasText: shows })
-      .waitFor({ timeout: PAGE_TIMEOUT_MS })
+      .waitFor({ timeout: EVENTS_TIMEOUT_MS })
       .catch(() => {});
     return { shown: await output.textContent({ timeout: 1_000 }).catch(() => ''), complaints };
   } finally {
@@ -154,26 +153,28 @@ async function tryOut(toolchain, browser) {
   try {
     if (build) {
       const began = performance.now();
-      await execute(build, toolchain, folder, { SERVER: server.socket });
+      await execute(build, toolchain, folder);
       row.build = (performance.now() - began) / 1000;
       row.bytes = weigh(join(folder, out));
     }
     let result;
     if (run) {
-      const lines = await execute(run, toolchain, folder, { SERVER: server.socket });
+      const lines = await execute(run, toolchain, folder, {
+        places: { SERVER: server.socket },
+        timeoutMs: EVENTS_TIMEOUT_MS,
+      });
       result = { shown: lines.join('\n'), complaints: [] };
     } else {
       let url = server.page;
       if (start) {
         const port = await freePort();
         const lines = [];
-        const places = { PORT: String(port), SERVER: server.socket };
-        const options = { cwd: folder, env: { ...ENVIRONMENT, ...places }, onLine: (line) => lines.push(line) };
-        child = tools.start(...parse(start, toolchain, places), options);
+        const options = { cwd: folder, env: ENVIRONMENT, onLine: (line) => lines.push(line) };
+        child = tools.start(...parse(start, toolchain, { PORT: String(port) }), options);
         url = `http://127.0.0.1:${port}/`;
         const html = await answers(child, lines, url);
-        if (serves && !html.includes(serves)) throw new Error(`the server's page lacks "${serves}":\n${html}`);
-        if (server.connections() > 0) throw new Error('a socket was opened on the server');
+        const shown = html.replace(/<script.*?<\/script>/gs, '');
+        if (serves && !shown.includes(serves)) throw new Error(`the server's page lacks "${serves}":\n${shown}`);
       } else if (!existsSync(join(folder, out, 'index.html'))) {
         cpSync(join(folder, 'index.html'), join(folder, out, 'index.html'));
       }
@@ -211,13 +212,26 @@ async function check(name, version, act) {
     if (!installed) throw new Error(`not available: ${version} is not installed; npm has none for this machine`);
     const { build, bytes, verdict = 'yes' } = await act();
     const seconds = build === undefined ? '' : `${build.toFixed(1)} s`;
-    console.log(cells(name, versionOf(version), seconds, verdict, bytes?.toLocaleString('en').padStart(8)));
+    console.log(cells(name, pinOf(version), seconds, verdict, bytes?.toLocaleString('en').padStart(8)));
     passed++;
   } catch (error) {
     if (tools.isStopping()) return;
-    console.log(`${cells(name, versionOf(version), '', 'FAILED')}\n${error.message.replace(/^/gm, '    ')}`);
+    console.log(`${cells(name, pinOf(version), '', 'FAILED')}\n${error.message.replace(/^/gm, '    ')}`);
     failed++;
   }
+}
+
+/** What the page's table lacks, and what it has too much. */
+function judgePage(text) {
+  const wanted = TOOLCHAINS.map(({ name, package: version, build, start, run, quick }) => {
+    const commands = [build, start, run].filter(Boolean).map((command) => `\`${command}\``);
+    return `| ${[name, pinOf(version), commands.join(', ') || 'none', quick ? 'yes' : ''].join(' | ')} |`;
+  });
+  const found = text.split('\n').filter((row) => /^\| (?!toolchain|---)/.test(row));
+  return [
+    ...wanted.filter((row) => !found.includes(row)).map((row) => `lacks ${row}`),
+    ...found.filter((row) => !wanted.includes(row)).map((row) => `says ${row}`),
+  ];
 }
 
 async function main() {
@@ -234,20 +248,31 @@ async function main() {
 
   const archive = pack(toolchainsDir);
   console.log(`${archive.files.length} files are packed:\n  ${archive.files.join('\n  ')}\n`);
+  console.log(`Node ${process.versions.node}, Chromium ${tools.versionOf(tools.chromium())}\n`);
   console.log(cells('toolchain', 'version', 'build', 'events seen', 'brotli'));
   await check('the packed files', undefined, async () => {
     const faults = judgeFiles(archive.files);
     if (faults.length > 0) throw new Error(faults.join('\n'));
     return { verdict: 'right' };
   });
+  await check('docs/toolchains.md', undefined, async () => {
+    const faults = judgePage(readFileSync(join(tools.root, 'docs/toolchains.md'), 'utf8'));
+    if (faults.length > 0) throw new Error(faults.join('\n'));
+    return { verdict: 'right' };
+  });
   for (const [name, command] of LINTERS) {
     await check(command[0], name, async () => {
-      await execute(command.join(' '), {}, toolchainsDir, { ARCHIVE: archive.path });
+      await execute(command.join(' '), {}, toolchainsDir, { places: { ARCHIVE: archive.path } });
       return { verdict: 'clean' };
     });
   }
   await install(archive.path);
-  const browser = await chromium.launch({ executablePath: tools.chromium(), args: [...tools.chromiumFlags] });
+  const browser = await chromium.launch({
+    executablePath: tools.chromium(),
+    args: [...tools.chromiumFlags],
+    // Signals are ours; the browser ends with this process.
+    ...{ handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false },
+  });
   try {
     for (const toolchain of chosen) {
       await check(toolchain.name, toolchain.package, () => tryOut({ ...USUAL, ...toolchain }, browser));
@@ -258,6 +283,7 @@ async function main() {
   console.log(`${((performance.now() - started) / 1000).toFixed(0)} s`);
 }
 
+tools.stopOnSignals();
 try {
   await main();
 } catch (error) {

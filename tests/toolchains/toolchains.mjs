@@ -1,9 +1,10 @@
-// Every toolchain that the package is tried with. What is written here is all the configuration that each needs.
+// Every toolchain that the package is tried with. What is written here is all that each needs.
 //
 //   name     what the matrix calls it
 //   quick    whether `npm test` runs it; `npm run toolchains` runs all
 //   package  whose version the matrix shows
 //   app      the folder in apps/ that it builds
+//   config   files that the tool is configured with: most need none
 //   build    the command that builds the app into `out`, which a static server then serves with a page of these tags:
 //   tags     one module script, unless said otherwise
 //   start    or the command of a server of its own
@@ -22,6 +23,9 @@ const IMPORT_MAP = `<script type="importmap">{ "imports": { "inorder": "${PATH}"
 const policy = (scripts) => ({
   'Content-Security-Policy': `default-src 'none'; script-src ${scripts}; connect-src 'self'; img-src data:`,
 });
+
+/** What Next's server component has rendered. */
+const RENDERED = 'on the server: joining, 0 sockets';
 
 export const TOOLCHAINS = [
   { name: 'no bundler, import map', quick: true, app: 'page', tags: IMPORT_MAP + MODULE, out: '.' },
@@ -95,6 +99,14 @@ export const TOOLCHAINS = [
   { name: 'Vite 8, inorder/slim', package: 'vite', app: 'slim', build: 'vite build', shows: LAST_CHANGE },
   { name: 'Vite 8, dev', package: 'vite', app: 'page', start: 'vite --host 127.0.0.1 --port PORT' },
   { name: 'Vite 6', package: 'vite-6', app: 'page', build: 'vite build' },
+  {
+    name: 'Vite 6, worker',
+    package: 'vite-6',
+    app: 'worker',
+    // Up to Vite 7 the usual format of workers can't be in chunks.
+    config: { 'vite.config.js': "export default { worker: { format: 'es' } };" },
+    build: 'vite build',
+  },
   { name: 'Vite 6, dev', package: 'vite-6', app: 'page', start: 'vite --host 127.0.0.1 --port PORT' },
   { name: 'Parcel', package: 'parcel', app: 'page', build: 'parcel build index.html' },
   {
@@ -105,7 +117,7 @@ export const TOOLCHAINS = [
     build: 'next build',
     start: 'next start --hostname 127.0.0.1 --port PORT',
     out: '.next/static',
-    serves: 'on the server: <!-- -->joining',
+    serves: RENDERED,
     shows: LAST_CHANGE,
   },
   {
@@ -115,7 +127,15 @@ export const TOOLCHAINS = [
     build: 'next build --webpack',
     start: 'next start --hostname 127.0.0.1 --port PORT',
     out: '.next/static',
-    serves: 'on the server: <!-- -->joining',
+    serves: RENDERED,
+    shows: LAST_CHANGE,
+  },
+  {
+    name: 'Next 16, dev',
+    package: 'next',
+    app: 'next',
+    start: 'next dev --hostname 127.0.0.1 --port PORT',
+    serves: RENDERED,
     shows: LAST_CHANGE,
   },
   { name: 'Bun, build', package: 'bun', app: 'page', build: 'bun build main.js --minify --splitting --outdir=dist' },

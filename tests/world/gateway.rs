@@ -36,7 +36,7 @@ impl Fold {
 }
 
 /// One change, or numbers that will never exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub prev: Seq,
     pub seq: Seq,
@@ -47,20 +47,25 @@ pub struct Entry {
     pub vacant: bool,
     /// Its id was given before: readers that know that must not show it.
     pub repeated: bool,
+    /// Which of the entity's histories it is of.
+    pub book: u32,
     /// What everything up to here makes.
     pub state_after: u64,
     pub status_after: u8,
 }
 
 /// One incarnation of an entity's numbering.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct History {
+    pub epoch: u32,
     pub base: Seq,
     pub base_state: u64,
     pub base_status: u8,
     pub entries: Vec<Entry>,
     /// Entries before this index were trimmed.
     pub kept_from: usize,
+    /// States that were at a number before the history forked, with their status.
+    pub was: Vec<(Seq, u64, u8)>,
 }
 
 impl History {
@@ -82,6 +87,16 @@ impl History {
         self.entries.partition_point(|entry| entry.seq <= seq)
     }
 
+    /// Whether a state was at a number once, before a fork.
+    pub fn was_at(&self, seq: Seq, state: u64, status: u8) -> bool {
+        self.was.contains(&(seq, state, status))
+    }
+
+    /// Whether an event with this number was lost in a fork.
+    pub fn lost(&self, seq: Seq) -> bool {
+        self.was.iter().any(|(lost, ..)| *lost == seq)
+    }
+
     pub fn is_over(&self) -> bool {
         self.entries.last().map_or(self.base_status, |entry| entry.status_after) > RUNNING
     }
@@ -92,7 +107,7 @@ impl History {
 pub enum Frame {
     Welcome,
     Event { entity: usize, epoch: u32, entry: Entry },
-    Snapshot { entity: usize, epoch: u32, seq: Seq, state: u64, status: u8, request: Option<u32> },
+    Snapshot(Whole),
     Subscribed { entity: usize, epoch: u32, head: Seq, request: u32 },
     Replay { entity: usize, epoch: u32, request: u32, entries: Vec<Entry>, done: bool },
     Gone { entity: usize, request: u32 },
@@ -106,6 +121,21 @@ pub enum Frame {
     Error { entity: usize, request: u32, code: u8, retry_after: Option<u64> },
     Goodbye { retry_after: Option<u64> },
     Bad,
+}
+
+/// A snapshot, or one part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Whole {
+    pub entity: usize,
+    pub epoch: u32,
+    pub book: u32,
+    pub seq: Seq,
+    pub state: u64,
+    pub status: u8,
+    pub request: Option<u32>,
+    /// Which part of how many.
+    pub part: u8,
+    pub of: u8,
 }
 
 /// One entity of a `subscribe`.
@@ -151,6 +181,14 @@ pub struct Moods {
     pub ends: bool,
     /// Finished entities may be answered with `final`.
     pub finals: bool,
+    /// Large snapshots come in parts.
+    pub parts: bool,
+    /// Ranges may begin before what went out last.
+    pub straddles: bool,
+    /// Frames are counted.
+    pub counts: bool,
+    /// The number that voids everything before it.
+    pub resets: Option<Seq>,
 }
 
 #[derive(Clone)]
@@ -175,7 +213,7 @@ pub struct Gateway {
 impl Gateway {
     pub fn new(entities: usize, topic: bool, fold: Fold, moods: Moods, page: usize) -> Gateway {
         let folds = (0..entities).map(|e| if topic && e == 0 { Fold::Members } else { fold }).collect();
-        let fresh = |_| vec![History { base: 0, base_state: 0, base_status: 1, entries: Vec::new(), kept_from: 0 }];
+        let fresh = |_| vec![History { epoch: 1, base_status: 1, ..History::default() }];
         Gateway {
             moods,
             topic,
@@ -198,15 +236,20 @@ impl Gateway {
     }
 
     pub fn epoch(&self, entity: usize) -> u32 {
-        self.current[entity] as u32 + 1
+        self.history(entity).epoch
+    }
+
+    /// Which of an entity's histories goes on.
+    pub fn book(&self, entity: usize) -> u32 {
+        self.current[entity] as u32
     }
 
     pub fn history(&self, entity: usize) -> &History {
         &self.books[entity][self.current[entity]]
     }
 
-    pub fn history_of(&self, entity: usize, epoch: u32) -> Option<&History> {
-        self.books[entity].get((epoch as usize).checked_sub(1)?)
+    pub fn history_of(&self, entity: usize, book: u32) -> Result<&History, String> {
+        self.books[entity].get(book as usize).ok_or_else(|| format!("history {book} of {entity} never was"))
     }
 
     fn members(&self) -> u64 {
@@ -214,7 +257,8 @@ impl Gateway {
         if self.topic { history.at(history.head()).map_or(0, |(state, _)| state) } else { 0 }
     }
 
-    fn covers(&self, entity: usize) -> bool {
+    /// Whether this socket hears of it.
+    pub fn covers(&self, entity: usize) -> bool {
         self.follows[entity] || self.topic && entity > 0 && self.follows[0] && self.members() & 1 << entity != 0
     }
 
@@ -240,11 +284,17 @@ impl Gateway {
         let moods = self.moods;
         let fold = self.folds[entity];
         let epoch = self.epoch(entity);
+        let book = self.book(entity);
         let history = &mut self.books[entity][self.current[entity]];
         let prev = history.head();
-        let (state, status) = history.at(prev).expect("the head is known");
+        let (mut state, mut status) = history.at(prev).expect("the head is known");
         let seq = prev + 1 + if moods.ranges { u64::from(source.choose(3)) } else { 0 };
+        let voids = moods.resets == Some(seq);
+        if voids {
+            (state, status) = (0, 0);
+        }
         let mut entry = Entry {
+            book,
             prev,
             seq,
             id: if moods.ids { self.next_value } else { 0 },
@@ -256,7 +306,7 @@ impl Gateway {
             status_after: status,
         };
         match source.choose(12) {
-            1 if moods.burn => {
+            1 if moods.burn && !voids => {
                 entry = Entry { id: 0, value: None, vacant: true, ..entry };
             }
             2 if moods.repeat && moods.ids && history.entries.last().is_some_and(|last| last.id != 0) => {
@@ -303,12 +353,18 @@ impl Gateway {
                 out.push(Frame::Vacant { entity, epoch, from: prev + 1, to: seq });
             }
         } else if self.covers(entity) {
+            if moods.straddles && !entry.repeated && source.choose(3) == 2 {
+                // It says everything, and says so from an earlier number on.
+                let history = self.history(entity);
+                let back = 1 + source.choose(history.entries.len().min(4) as u32) as usize;
+                entry.prev = history.entries[history.entries.len() - back].prev;
+            }
             out.push(Frame::Event { entity, epoch, entry });
         }
         if entity == 0 && self.topic && self.follows[0] {
             let joined = self.members() & !members_before;
             for member in (1..self.books.len()).filter(|&member| joined & 1 << member != 0) {
-                self.snapshot(member, None, 0, out);
+                self.snapshot(member, None, 0, source, out);
             }
         }
     }
@@ -319,14 +375,43 @@ impl Gateway {
         self.next_value += 1;
         let members = self.folds[entity] == Fold::Members;
         let base_state = if members { self.members() } else { self.next_value };
-        self.books[entity].push(History {
-            base: u64::from(source.choose(4)),
-            base_state,
-            base_status: 1,
-            entries: Vec::new(),
-            kept_from: 0,
-        });
+        let epoch = self.books[entity].len() as u32 + 1;
+        let base = u64::from(source.choose(4));
+        self.books[entity].push(History { epoch, base, base_state, base_status: 1, ..History::default() });
         self.current[entity] = self.books[entity].len() - 1;
+    }
+
+    /// The owner starts over in the same epoch, and says so with a number.
+    pub fn reset(&mut self, entity: usize, now: u64, source: &mut dyn Source, out: &mut Vec<Frame>) {
+        self.changed_at[entity] = now;
+        let epoch = self.epoch(entity);
+        self.books[entity].push(History { epoch, ..History::default() });
+        self.current[entity] = self.books[entity].len() - 1;
+        self.produce(entity, now, source, out);
+    }
+
+    /// The newest entries are lost, and others take their numbers: the history forks.
+    pub fn fork(&mut self, entity: usize, now: u64, source: &mut dyn Source, out: &mut Vec<Frame>) {
+        self.changed_at[entity] = now;
+        let history = &mut self.books[entity][self.current[entity]];
+        let lost = (1 + source.choose(3) as usize).min(history.entries.len());
+        let kept = history.entries.len() - lost;
+        for entry in history.entries.drain(kept..) {
+            history.was.push((entry.seq, entry.state_after, entry.status_after));
+        }
+        history.kept_from = history.kept_from.min(kept);
+        for _ in 0..source.choose(lost as u32 + 1) {
+            self.produce(entity, now, source, out);
+        }
+    }
+
+    /// A snapshot that nobody asked for.
+    pub fn push_snapshot(&mut self, entity: usize, source: &mut dyn Source, out: &mut Vec<Frame>) {
+        if self.covers(entity) {
+            // One with the number that voids everything must be the newest.
+            let lag = if self.moods.resets.is_none() { source.choose(3) as usize } else { 0 };
+            self.snapshot(entity, None, lag, source, out);
+        }
     }
 
     /// A server that was given up takes over again, where it stood.
@@ -354,12 +439,16 @@ impl Gateway {
         history.entries.len().saturating_sub(lag)
     }
 
-    fn snapshot(&self, entity: usize, request: Option<u32>, lag: usize, out: &mut Vec<Frame>) {
+    fn snapshot(&self, entity: usize, request: Option<u32>, lag: usize, source: &mut dyn Source, out: &mut Vec<Frame>) {
         let history = self.history(entity);
         let seen = history.entries.len().saturating_sub(lag);
         let seq = seen.checked_sub(1).map_or(history.base, |index| history.entries[index].seq);
         let (state, status) = history.at(seq).expect("entries end at their numbers");
-        out.push(Frame::Snapshot { entity, epoch: self.epoch(entity), seq, state, status, request });
+        let of = if self.moods.parts { 1 + source.choose(3) as u8 } else { 1 };
+        let (epoch, book) = (history.epoch, self.book(entity));
+        for part in 1..=of {
+            out.push(Frame::Snapshot(Whole { entity, epoch, book, seq, state, status, request, part, of }));
+        }
     }
 
     /// Answers what came from the client.
@@ -403,7 +492,7 @@ impl Gateway {
                 for &entity in entities {
                     if !self.refuses(entity, *request, source, out) {
                         let lag = self.history(entity).entries.len() - self.seen(entity, source);
-                        self.snapshot(entity, Some(*request), lag, out);
+                        self.snapshot(entity, Some(*request), lag, source, out);
                     }
                 }
             }
@@ -465,7 +554,7 @@ impl Gateway {
             }
             _ => {
                 let lag = history.entries.len() - seen;
-                self.snapshot(entity, Some(request), lag, out);
+                self.snapshot(entity, Some(request), lag, source, out);
             }
         }
     }

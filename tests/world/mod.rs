@@ -7,5 +7,6 @@ pub mod enumeration;
 pub mod gateway;
 pub mod page;
 pub mod source;
+pub mod trace;
 #[allow(clippy::module_inception)]
 pub mod world;

@@ -4,13 +4,17 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use inorder::client::{
-    Can, Change, ChangeKind, Client, Command, ConnectionState, EntityId, Epoch, ErrorCode, Event, EventId, Fault,
-    Output, Seq, Snapshot, Status, Sync,
+    Can, Change, ChangeKind, Command, ConnectionState, EntityId, Epoch, ErrorCode, Event, EventId, Fault, Output, Seq,
+    Snapshot, Status, Sync, Verdict,
 };
-use inorder::config::{Config, Model, OnGap, Reopen};
+use inorder::config::{Config, Continuity, Model, OnGap, Reopen};
 use inorder::time::Instant;
 
-use super::gateway::{Ask, ENTITIES, Entry, Frame, Gateway, Item, RUNNING};
+use super::gateway::{Ask, ENTITIES, Entry, Frame, Gateway, History, Item, RUNNING, Whole};
+use super::trace::Traced;
+
+/// A fork is followed by a snapshot once in so long (R5).
+const DIVERGED_PACE: u64 = 60_000;
 
 /// Outputs of one call; more is a loop.
 const ENDLESS: u32 = 100_000;
@@ -19,86 +23,86 @@ const ENDLESS: u32 = 100_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Payload {
     pub epoch: u32,
+    /// Which of the entity's histories it is of.
+    pub book: u32,
     pub seq: Seq,
     /// A state of a snapshot, or the value of an event.
     pub value: Option<u64>,
     pub repeated: bool,
 }
 
-/// Situations that a campaign must have seen, or it proves less than it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Mark {
-    StaleSnapshot,
-    DuplicateDropped,
-    Overflowed,
-    ReplayCut,
-    EpochAdopted,
-    EpochInReplay,
-    TerminalHeld,
-    SuspicionHeld,
-    SuspicionRefuted,
-    Reopened,
-    AfterFinal,
-    Gone,
-    Lagged,
-    WentBack,
-    FaultRolledBack,
-    GaveUp,
-    Replaced,
-    TokenFailed,
-    Vacancy,
-    RepeatedId,
-    BadFrames,
-    Flapped,
-    Released,
-    Rejoined,
-    MemberJoined,
-    MemberLeft,
-    CursorResumed,
-    HeadFoundTail,
-    Woken,
-    ErrorAnswered,
-    FinalAnswered,
-    Anew,
-    Calm,
+macro_rules! marks {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        /// Situations that a campaign must have seen, or it proves less than it says.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Mark {
+            $($(#[$doc])* $name,)*
+        }
+
+        pub const MARKS: &[Mark] = &[$(Mark::$name),*];
+    };
 }
 
-pub const MARKS: [Mark; 33] = [
-    Mark::StaleSnapshot,
-    Mark::DuplicateDropped,
-    Mark::Overflowed,
-    Mark::ReplayCut,
-    Mark::EpochAdopted,
-    Mark::EpochInReplay,
-    Mark::TerminalHeld,
-    Mark::SuspicionHeld,
-    Mark::SuspicionRefuted,
-    Mark::Reopened,
-    Mark::AfterFinal,
-    Mark::Gone,
-    Mark::Lagged,
-    Mark::WentBack,
-    Mark::FaultRolledBack,
-    Mark::GaveUp,
-    Mark::Replaced,
-    Mark::TokenFailed,
-    Mark::Vacancy,
-    Mark::RepeatedId,
-    Mark::BadFrames,
-    Mark::Flapped,
-    Mark::Released,
-    Mark::Rejoined,
-    Mark::MemberJoined,
-    Mark::MemberLeft,
-    Mark::CursorResumed,
-    Mark::HeadFoundTail,
-    Mark::Woken,
-    Mark::ErrorAnswered,
-    Mark::FinalAnswered,
-    Mark::Anew,
-    Mark::Calm,
-];
+marks! {
+    StaleSnapshot
+    DuplicateDropped
+    Overflowed
+    ReplayCut
+    EpochAdopted
+    EpochInReplay
+    TerminalHeld
+    SuspicionHeld
+    SuspicionRefuted
+    Reopened
+    AfterFinal
+    Gone
+    Lagged
+    WentBack
+    FaultRolledBack
+    GaveUp
+    Replaced
+    TokenFailed
+    Vacancy
+    RepeatedId
+    BadFrames
+    Flapped
+    Released
+    Rejoined
+    MemberJoined
+    MemberLeft
+    CursorResumed
+    HeadFoundTail
+    Woken
+    ErrorAnswered
+    FinalAnswered
+    Anew
+    Calm
+    FastApplied
+    FastDropped
+    Arrived
+    Forked
+    Diverged
+    Mixed
+    StartedOver
+    Straddled
+    StraddleHeld
+    PartMissing
+    PartsJoined
+    Pushed
+    CountedHole
+    Trapped
+    Ghost
+    Poisoned
+    BytesOverflowed
+    TakenWhole
+    GapSkipped
+    BehindNamed
+    Stopped
+    AuthFailed
+    Hidden
+    Clean
+}
 
 /// What the page shows of one entity, and what it must not forget.
 #[derive(Clone, Debug, Default, Hash)]
@@ -107,6 +111,18 @@ pub struct View {
     pub wanted: bool,
     /// The last position that the core had, shown or passed silently.
     pub stands: Option<(u32, Seq)>,
+    /// Which of the entity's histories that is in.
+    book: u32,
+    /// The history forked behind its back, or began anew unheard: what it shows need not be in the log.
+    pub mixed: bool,
+    /// A fork was noticed: nothing but a snapshot may be shown.
+    in_doubt: bool,
+    /// When a fork was last noticed in time for a snapshot (R5).
+    diverged: Option<u64>,
+    /// What must be shown at once, where only the order of arrival counts.
+    arrival: Option<Payload>,
+    /// Parts that came of a snapshot.
+    parts: Option<(Whole, u8)>,
     pub state: u64,
     pub status: u8,
     pub locked: bool,
@@ -132,7 +148,7 @@ pub enum Act {
 
 #[derive(Clone)]
 pub struct Page {
-    pub client: Client<Payload>,
+    pub client: Traced,
     pub config: Arc<Config>,
     pub model: Model,
     pub topic_model: Model,
@@ -143,10 +159,22 @@ pub struct Page {
     /// The next change can't be reduced (R36).
     pub faulty: bool,
     pub closed: bool,
+    /// Nobody looks at it: its socket is closed until somebody does.
+    pub hidden: bool,
     /// Snapshots and replays asked, for clean runs.
     pub asked: (u32, u32),
     pub trace: u64,
     pub cursor: Option<u32>,
+    /// Events take the short way where the core allows it, as in a browser.
+    pub fast: bool,
+    /// What the world may do to histories (R5).
+    pub forks: bool,
+    /// A change could not be reduced, once.
+    pub has_rolled_back: bool,
+    /// Forks that the core reported since the last look.
+    noticed: u8,
+    /// The count of the last frame.
+    counted: u64,
     in_socket: bool,
     models: Option<(inorder::client::ModelId, inorder::client::ModelId)>,
     calls_in_callback: Option<Call>,
@@ -163,9 +191,9 @@ pub enum Call {
 type Checked = Result<(), String>;
 
 impl Page {
-    pub fn new(config: Config, model: Model, entities: usize, topic: bool, seed: u64) -> Page {
+    pub fn new(config: Config, model: Model, entities: usize, topic: bool, seed: u64, traced: bool) -> Page {
         Page {
-            client: Client::new(config.clone(), seed),
+            client: Traced::new(config.clone(), seed, traced),
             config: Arc::new(config),
             model,
             topic_model: Model { topic: true, reopen: Reopen::Never, ..model },
@@ -175,9 +203,15 @@ impl Page {
             marks: 0,
             faulty: false,
             closed: false,
+            hidden: false,
             asked: (0, 0),
             trace: 0,
             cursor: None,
+            fast: true,
+            forks: false,
+            has_rolled_back: false,
+            noticed: 0,
+            counted: 0,
             in_socket: false,
             models: None,
             calls_in_callback: None,
@@ -186,11 +220,11 @@ impl Page {
 
     /// What tells two pages of one world apart.
     pub fn identify(&self, hasher: &mut impl Hasher) {
-        (&self.client, &self.views, self.in_socket).hash(hasher);
+        (&*self.client, &self.views, self.in_socket).hash(hasher);
     }
 
     pub fn mark(&mut self, mark: Mark) {
-        self.marks |= 1 << mark as u32;
+        self.marks |= 1 << mark as u64;
     }
 
     fn note(&mut self, what: u64) {
@@ -262,6 +296,7 @@ impl Page {
     /// The socket opened, or ended.
     pub fn opened(&mut self, now: u64, generation: u32) {
         self.in_socket = true;
+        self.counted = 0;
         self.client.handle_opened(Instant(now), generation);
     }
 
@@ -270,12 +305,69 @@ impl Page {
         self.client.handle_closed(Instant(now), generation, code);
     }
 
-    fn wanted(&mut self, entity: usize) -> Option<EntityId> {
+    /// The wasm trapped: a new client takes over at the positions that were committed (R38).
+    pub fn trap(&mut self, now: u64, seed: u64) {
+        self.mark(Mark::Trapped);
+        let at = Instant(now);
+        let old = self.client.clone();
+        self.client.start_over(seed);
+        self.models = None;
+        self.in_socket = false;
+        self.acts.clear();
+        self.socket_ended();
+        let known: Vec<(usize, EntityId)> =
+            (0..self.views.len()).filter_map(|entity| Some((entity, self.views[entity].id?))).collect();
+        for &(entity, id) in &known {
+            self.views[entity].id = None;
+            let again = self.id(entity);
+            self.client.restore(at, again, old.position(id), old.status(id), old.is_final(id));
+            let view = &mut self.views[entity];
+            view.applied.clear();
+            // A remembered end is remembered by the client that is gone.
+            (view.in_doubt, view.denied, view.ended, view.diverged) = (false, false, view.locked, None);
+        }
+        let members = if self.topic && self.views[0].id.is_some() { self.views[0].state } else { 0 };
+        for &(entity, id) in &known {
+            let Some(again) = self.views[entity].id else { continue };
+            let is_member = self.topic && entity > 0 && members >> entity & 1 == 1 && old.is_wanted(id);
+            if let Some(topic) = self.views[0].id.filter(|_| is_member) {
+                self.client.add_member(at, topic, again);
+            }
+            if self.views[entity].wanted {
+                self.client.subscribe(at, again);
+            } else if !is_member {
+                self.client.release(at, again);
+            }
+        }
+        self.client.connect(at);
+    }
+
+    /// Events of a socket that is over, or of none.
+    pub fn ghost(&mut self, now: u64, opens: bool) {
+        self.mark(Mark::Ghost);
+        let stale = self.client.current().wrapping_sub(1);
+        if opens {
+            self.client.handle_opened(Instant(now), stale);
+        } else {
+            self.client.handle_closed(Instant(now), stale, 1006);
+        }
+    }
+
+    fn wanted(&mut self, now: u64, entity: usize) -> Option<EntityId> {
         let id = self.views[entity].id.filter(|&id| self.client.is_wanted(id));
         if id.is_none() {
-            self.client.handle_unknown();
+            self.client.handle_unknown(Instant(now));
         }
         id
+    }
+
+    /// The count that a frame carries; the core acts when the frame was read.
+    pub fn count(&mut self, now: u64, n: u64) {
+        if n > self.counted + 1 {
+            self.mark(Mark::CountedHole);
+        }
+        self.counted = n;
+        self.client.handle_count(Instant(now), n);
     }
 
     /// A frame of the current socket.
@@ -286,28 +378,34 @@ impl Page {
         match frame {
             Frame::Welcome => self.client.handle_welcome(at, heartbeat, can),
             Frame::Event { entity, epoch, entry } => {
-                let Some(id) = self.wanted(*entity) else { return self.drain(now, gateway) };
+                let Some(id) = self.wanted(now, *entity) else { return self.drain(now, gateway) };
                 let (event, payload) = self.event(*entity, *epoch, entry);
-                self.client.handle_event(at, id, event, payload);
+                self.take(now, *entity, id, event, payload, gateway)?;
                 if entry.status > RUNNING && self.client.held(id) > 0 {
                     self.mark(Mark::TerminalHeld);
                 }
             }
-            Frame::Snapshot { entity, epoch, seq, state, status, request } => {
-                let Some(id) = self.wanted(*entity) else { return self.drain(now, gateway) };
-                let payload = Payload { epoch: *epoch, seq: *seq, value: Some(*state), repeated: false };
-                let snapshot =
-                    Snapshot { request: *request, epoch: Epoch(*epoch), seq: *seq, status: Status(u32::from(*status)) };
+            Frame::Snapshot(whole) => {
+                let Whole { entity, epoch, book, seq, state, status, request, .. } = *whole;
+                let Some(id) = self.wanted(now, entity) else { return self.drain(now, gateway) };
+                if whole.of > 1 && !self.join_part(now, id, whole) {
+                    return self.drain(now, gateway);
+                }
+                let payload = Payload { epoch, book, seq, value: Some(state), repeated: false };
+                let snapshot = Snapshot { request, epoch: Epoch(epoch), seq, status: Status(u32::from(status)) };
                 // Whatever it says, the ladder begins anew with it.
-                (self.views[*entity].replay, self.views[*entity].snapshot) = (None, None);
+                (self.views[entity].replay, self.views[entity].snapshot) = (None, None);
+                if request.is_none() {
+                    self.mark(Mark::Pushed);
+                }
                 self.client.handle_snapshot(at, id, snapshot, payload);
             }
             Frame::Subscribed { entity, epoch, head, request } => {
-                let Some(id) = self.wanted(*entity) else { return self.drain(now, gateway) };
+                let Some(id) = self.wanted(now, *entity) else { return self.drain(now, gateway) };
                 self.client.handle_subscribed(at, id, *request, Epoch(*epoch), *head);
             }
             Frame::Replay { entity, epoch, request, entries, done } => {
-                let Some(id) = self.wanted(*entity) else { return self.drain(now, gateway) };
+                let Some(id) = self.wanted(now, *entity) else { return self.drain(now, gateway) };
                 if self.views[*entity].stands.is_some_and(|(stands, _)| stands != *epoch) {
                     self.mark(Mark::EpochInReplay);
                 }
@@ -328,39 +426,44 @@ impl Page {
                         return Ok(());
                     }
                     let (event, payload) = self.event(*entity, *epoch, entry);
-                    self.client.handle_event(at, id, event, payload);
-                    self.drain(now, gateway)?;
+                    self.give(now, *entity, id, event, payload, gateway)?;
                 }
                 if self.closed || self.views[*entity].id != Some(id) {
                     return Ok(());
                 }
+                if self.model_of(*entity).replay_whole && *done && !entries.is_empty() {
+                    self.mark(Mark::TakenWhole);
+                }
                 self.client.end_replay(at, id, *request, *done);
             }
             Frame::Gone { entity, request } => {
-                let Some(id) = self.wanted(*entity) else { return self.drain(now, gateway) };
+                let Some(id) = self.wanted(now, *entity) else { return self.drain(now, gateway) };
                 self.views[*entity].replay = None;
                 self.mark(Mark::Gone);
                 self.client.handle_gone(at, id, *request);
             }
             Frame::Ahead { entity, epoch, head, request } => {
-                let Some(id) = self.wanted(*entity) else { return self.drain(now, gateway) };
+                let Some(id) = self.wanted(now, *entity) else { return self.drain(now, gateway) };
                 self.views[*entity].replay = None;
                 self.mark(Mark::Lagged);
                 self.client.handle_ahead(at, id, *request, Epoch(*epoch), *head);
             }
             Frame::Vacant { entity, epoch, from, to } => {
-                let Some(id) = self.wanted(*entity) else { return self.drain(now, gateway) };
+                let Some(id) = self.wanted(now, *entity) else { return self.drain(now, gateway) };
                 self.mark(Mark::Vacancy);
                 self.client.handle_vacant(at, id, Epoch(*epoch), *from, *to);
             }
             Frame::Final { entity, epoch, status, request } => {
-                let Some(id) = self.wanted(*entity) else { return self.drain(now, gateway) };
+                let Some(id) = self.wanted(now, *entity) else { return self.drain(now, gateway) };
                 self.mark(Mark::FinalAnswered);
-                self.client.handle_final(at, id, *request, Epoch(*epoch), Status(u32::from(*status)), None);
+                let seq = self.client.position(id).map_or(0, |position| position.seq);
+                let book = self.views[*entity].book;
+                let payload = Payload { epoch: *epoch, book, seq, value: None, repeated: false };
+                self.client.handle_final(at, id, *request, Epoch(*epoch), Status(u32::from(*status)), payload);
             }
             Frame::Discontinuity { entity } => match entity {
                 Some(entity) => {
-                    if let Some(id) = self.wanted(*entity) {
+                    if let Some(id) = self.wanted(now, *entity) {
                         self.client.handle_discontinuity(at, Some(id));
                     }
                 }
@@ -391,7 +494,7 @@ impl Page {
             }
             Frame::Pong { id } => self.client.handle_pong(at, *id),
             Frame::Error { entity, request, code, retry_after } => {
-                let Some(id) = self.wanted(*entity) else { return self.drain(now, gateway) };
+                let Some(id) = self.wanted(now, *entity) else { return self.drain(now, gateway) };
                 let code = match code {
                     0 => ErrorCode::Forbidden,
                     1 => ErrorCode::NotFound,
@@ -411,8 +514,135 @@ impl Page {
         self.drain(now, gateway)
     }
 
+    /// An event of its own frame: the core judges it by numbers alone, if it can.
+    fn take(
+        &mut self,
+        now: u64,
+        entity: usize,
+        id: EntityId,
+        event: Event,
+        payload: Payload,
+        gateway: &Gateway,
+    ) -> Checked {
+        if self.fast && event.seq.is_some() {
+            match self.client.accept(Instant(now), id, &event) {
+                Verdict::Slow => {}
+                Verdict::Apply => {
+                    self.mark(Mark::FastApplied);
+                    let seq = payload.seq;
+                    let change = Change {
+                        entity: id,
+                        kind: ChangeKind::Event,
+                        epoch: event.epoch,
+                        prev: event.prev.unwrap_or(seq - 1),
+                        seq,
+                        status: event.status,
+                        id: event.id,
+                        reset: false,
+                        skipped: None,
+                        locks: false,
+                        bytes: event.bytes,
+                        payload: Some(payload),
+                    };
+                    self.change(now, change, gateway)?;
+                    return self.drain(now, gateway);
+                }
+                Verdict::Advance => return self.drain(now, gateway),
+                Verdict::Drop => {
+                    self.mark(Mark::FastDropped);
+                    if self.shows_a_fork(entity, &event) {
+                        return Err(format!("R5: a fork was taken for a duplicate: {event:?}"));
+                    }
+                    return self.drain(now, gateway);
+                }
+            }
+        }
+        self.give(now, entity, id, event, payload, gateway)
+    }
+
+    /// An event on the long way.
+    fn give(
+        &mut self,
+        now: u64,
+        entity: usize,
+        id: EntityId,
+        event: Event,
+        payload: Payload,
+        gateway: &Gateway,
+    ) -> Checked {
+        let visible = event.has_data || event.status.is_some();
+        let arrives = self.model_of(entity).continuity == Continuity::None && visible;
+        let view = &self.views[entity];
+        let stands = view.stands;
+        let remembered = view.ended && view.stands.is_none();
+        if arrives && !view.locked && !view.denied && !remembered {
+            self.views[entity].arrival = Some(payload);
+        }
+        if let (Some((_, last)), Some(prev), Some(seq)) = (stands, event.prev, event.seq)
+            && prev < last
+            && last < seq
+            && !self.model_of(entity).overlap_absolute
+        {
+            self.mark(Mark::StraddleHeld);
+        }
+        let forks = self.shows_a_fork(entity, &event);
+        self.noticed = 0;
+        self.client.handle_event(Instant(now), id, event, payload);
+        self.drain(now, gateway)?;
+        if forks && self.noticed == 0 && !self.closed {
+            return Err(format!("R5: a fork was taken for a duplicate: {event:?}"));
+        }
+        if self.views[entity].arrival.take().is_some() && !self.closed && self.views[entity].id == Some(id) {
+            return Err(format!("an arrival was not shown: {event:?}"));
+        }
+        Ok(())
+    }
+
+    /// Whether an event has the number of one that was shown, and another id, within what must be remembered.
+    fn shows_a_fork(&self, entity: usize, event: &Event) -> bool {
+        let view = &self.views[entity];
+        let window = u64::from(self.model_of(entity).ids);
+        let ((Some((epoch, last)), Some(seq)), false) = ((view.stands, event.seq), view.locked) else { return false };
+        let model = self.model_of(entity);
+        let counted = model.continuity == Continuity::PlusOne && model.reset_seq != Some(seq);
+        let remembered = seq <= last && seq + window > last && event.epoch.0 == epoch && counted;
+        let shown = view.applied.iter().rev().find(|(number, _)| *number == seq);
+        remembered
+            && event.id.is_some()
+            && !view.in_doubt
+            && !view.denied
+            && !self.has_rolled_back
+            && shown.is_some_and(|(_, id)| *id != 0 && *id != event.id.0)
+    }
+
+    /// Takes a part; true when the snapshot is whole (R17).
+    fn join_part(&mut self, now: u64, id: EntityId, whole: &Whole) -> bool {
+        let wanted = self.client.handle_part(Instant(now), id, whole.request);
+        let timeout = self.config.timeout.snapshot;
+        let view = &mut self.views[whole.entity];
+        if !wanted {
+            view.parts = None;
+            return false;
+        }
+        if let Some((request, deadline)) = &mut view.snapshot
+            && Some(*request) == whole.request
+            && now < *deadline
+        {
+            *deadline = now + timeout;
+        }
+        let key = Whole { part: 0, ..*whole };
+        let (of, came) = view.parts.take().unwrap_or((key, 0));
+        let came = if of == key { came } else { 0 } | 1 << whole.part;
+        if came.count_ones() == u32::from(whole.of) {
+            self.mark(Mark::PartsJoined);
+            return true;
+        }
+        view.parts = Some((key, came));
+        false
+    }
+
     fn event(&self, entity: usize, epoch: u32, entry: &Entry) -> (Event, Payload) {
-        let named = self.model_of(entity).continuity != inorder::config::Continuity::PlusOne;
+        let named = !matches!(self.model_of(entity).continuity, Continuity::PlusOne | Continuity::None);
         let event = Event {
             epoch: Epoch(epoch),
             prev: named.then_some(entry.prev),
@@ -422,7 +652,8 @@ impl Page {
             has_data: entry.value.is_some(),
             bytes: 100,
         };
-        (event, Payload { epoch, seq: entry.seq, value: entry.value, repeated: entry.repeated })
+        let Entry { book, seq, value, repeated, .. } = *entry;
+        (event, Payload { epoch, book, seq, value, repeated })
     }
 
     /// Takes the core's outputs, and checks each.
@@ -448,7 +679,7 @@ impl Page {
                         return Err(format!("entity {entity} became final twice"));
                     }
                 }
-                Output::Fault { fault, .. } => self.fault(fault),
+                Output::Fault { entity, fault } => self.fault(now, entity, fault)?,
                 Output::Forgotten { entity } => {
                     self.mark(Mark::Released);
                     if let Some(entity) = self.entity(entity) {
@@ -481,15 +712,32 @@ impl Page {
         self.check(gateway)
     }
 
-    fn fault(&mut self, fault: Fault) {
+    fn fault(&mut self, now: u64, entity: Option<EntityId>, fault: Fault) -> Checked {
         self.note(0x3000 | fault as u64);
         match fault {
+            Fault::Diverged => {
+                self.mark(Mark::Diverged);
+                self.noticed += 1;
+                let Some(entity) = entity.and_then(|id| self.entity(id)).filter(|_| self.forks) else {
+                    return Err("R5: a fork was reported, and nothing forked".to_owned());
+                };
+                let view = &mut self.views[entity];
+                // One in a minute is followed by a snapshot; the ids are void either way.
+                if view.diverged.is_none_or(|at| now >= at + DIVERGED_PACE) {
+                    (view.diverged, view.in_doubt) = (Some(now), true);
+                    view.replay = None;
+                }
+                view.applied.clear();
+            }
+            Fault::Stopped => self.mark(Mark::Stopped),
+            Fault::AuthFailed => self.mark(Mark::AuthFailed),
             Fault::AfterFinal => self.mark(Mark::AfterFinal),
             Fault::EpochFlapping => self.mark(Mark::Flapped),
             Fault::GaveUp => self.mark(Mark::GaveUp),
             Fault::TokenFailed => self.mark(Mark::TokenFailed),
             _ => {}
         }
+        Ok(())
     }
 
     fn change(&mut self, now: u64, change: Change<Payload>, gateway: &Gateway) -> Checked {
@@ -499,19 +747,45 @@ impl Page {
         }
         let (epoch, seq) = (change.epoch.0, change.seq);
         self.note(seq << 20 | u64::from(epoch) << 8 | change.kind as u64);
-        let history = gateway.history_of(entity, epoch).ok_or(format!("epoch {epoch} never was"))?;
+        let payload = change.payload.ok_or("a change without its payload")?;
+        let history = gateway.history_of(entity, payload.book)?;
         let reopens = self.model_of(entity).reopen == Reopen::Epoch;
         let skips = self.model_of(entity).on_gap() == OnGap::Skip;
         let view = &self.views[entity].clone();
         if view.locked && !(reopens && change.reset && view.stands.is_some_and(|(stands, _)| stands != epoch)) {
             return Err(format!("R8: entity {entity} changed after its end: {change:?}"));
         }
-        let held = change.payload.is_none_or(|payload| payload.epoch == epoch && payload.seq == seq);
-        if !held {
+        let held = payload.epoch == epoch && payload.seq == seq;
+        // An end that was raised by what came after it keeps its number, whatever the server forgot since.
+        let is_remembered = view.stands.is_none() && view.ended && payload.seq < seq && self.forks;
+        if !held && !change.locks && !is_remembered {
             return Err(format!("a payload of another change: {change:?}"));
         }
+        let arrives = self.model_of(entity).continuity == Continuity::None;
+        let overlaps = self.model_of(entity).overlap_absolute;
         let mut next = (view.state, view.status);
         match change.kind {
+            ChangeKind::Event if arrives => {
+                if self.views[entity].arrival.take() != Some(payload) {
+                    return Err(format!("shown, but did not just arrive: {change:?}"));
+                }
+                self.mark(Mark::Arrived);
+                if let Some(value) = payload.value {
+                    next.0 = gateway.folds[entity].apply(next.0, value);
+                }
+                if change.status.0 != 0 {
+                    next.1 = change.status.0 as u8;
+                }
+            }
+            ChangeKind::Event if change.reset => {
+                // Everything before is void.
+                if self.model_of(entity).reset_seq != Some(seq) {
+                    return Err(format!("an event that voids nothing does: {change:?}"));
+                }
+                self.mark(Mark::StartedOver);
+                next.0 = payload.value.map_or(0, |value| gateway.folds[entity].apply(0, value));
+                next.1 = change.status.0 as u8;
+            }
             ChangeKind::Event => {
                 let Some((stands, last)) = view.stands else {
                     return Err(format!("an event was applied before the first snapshot: {change:?}"));
@@ -519,7 +793,25 @@ impl Page {
                 if stands != epoch || seq <= last {
                     return Err(format!("R1, R7: applied at ({stands}, {last}): {change:?}"));
                 }
-                if !skips {
+                if view.in_doubt {
+                    return Err(format!("R5: applied while the history is in doubt: {change:?}"));
+                }
+                if self.model_of(entity).reset_seq == Some(seq) {
+                    return Err(format!("what came before is not void: {change:?}"));
+                }
+                if view.book != payload.book && !view.mixed {
+                    return Err(format!("R1: an event of another history: {change:?}"));
+                }
+                if change.prev < last && !skips {
+                    if !overlaps {
+                        return Err(format!("R2: a range that straddles {last}: {change:?}"));
+                    }
+                    self.mark(Mark::Straddled);
+                }
+                if change.prev > last && skips {
+                    self.mark(Mark::GapSkipped);
+                }
+                if !skips && !view.mixed {
                     self.silent(history, last, change.prev).map_err(|said| format!("{said}: {change:?}"))?;
                 }
                 let window = usize::from(self.model_of(entity).ids);
@@ -527,7 +819,6 @@ impl Page {
                 if change.id.0 != 0 && recent.clone().any(|&(_, id)| id == change.id.0) {
                     return Err(format!("R6: the same event twice: {change:?}"));
                 }
-                let payload = change.payload.ok_or("an event without its payload")?;
                 if let Some(value) = payload.value.filter(|_| !payload.repeated || skips) {
                     next.0 = gateway.folds[entity].apply(next.0, value);
                 }
@@ -536,11 +827,10 @@ impl Page {
                 }
             }
             ChangeKind::Snapshot => {
-                if let Some(payload) = change.payload {
-                    next.0 = payload.value.unwrap_or(0);
-                }
+                // An answer that says that nothing follows has no state.
+                next.0 = payload.value.unwrap_or(next.0);
                 next.1 = change.status.0 as u8;
-                if let Some((stands, last)) = view.stands {
+                if let Some((stands, last)) = view.stands.filter(|_| !arrives) {
                     if stands != epoch && !change.reset {
                         return Err(format!("R7: another epoch without reset: {change:?}"));
                     }
@@ -551,14 +841,17 @@ impl Page {
                     if passed != change.skipped {
                         return Err(format!("R16: passed over {passed:?}: {change:?}"));
                     }
-                } else if change.skipped.is_some() {
+                } else if change.skipped.is_some() && !arrives {
                     return Err(format!("R16: nothing was passed over: {change:?}"));
                 }
             }
         }
         if std::mem::take(&mut self.faulty) {
             self.mark(Mark::FaultRolledBack);
-            let event = change.payload.filter(|_| change.kind == ChangeKind::Event).map(|payload| {
+            self.has_rolled_back = true;
+            // Whoever starts over may not be heard a second time.
+            self.views[entity].mixed |= change.reset && change.kind == ChangeKind::Event;
+            let event = Some(payload).filter(|_| change.kind == ChangeKind::Event).map(|payload| {
                 let event = Event {
                     epoch: change.epoch,
                     prev: Some(change.prev),
@@ -573,6 +866,11 @@ impl Page {
             self.client.rollback(Instant(now), change.entity, event);
             return self.stands_where_it_stood(entity, seq, gateway);
         }
+        if change.kind == ChangeKind::Event && !history.was.is_empty() {
+            // It may have passed silent numbers of a history that was lost since.
+            let before = history.at(change.prev);
+            self.views[entity].mixed |= before.is_some() && before != Some((view.state, view.status));
+        }
         let view = &mut self.views[entity];
         let went_back = view.stands.is_some_and(|(stands, last)| stands == epoch && seq < last);
         let new_epoch = view.stands.is_some_and(|(stands, _)| stands != epoch);
@@ -582,16 +880,27 @@ impl Page {
             view.applied.clear();
         }
         view.stands = Some((epoch, seq));
+        view.book = payload.book;
+        view.in_doubt &= change.kind == ChangeKind::Event && !change.reset;
         let before = std::mem::replace(&mut view.state, next.0);
         view.status = next.1;
         if change.kind == ChangeKind::Event {
             view.applied.push((seq, change.id.0));
         }
         // The oracle: what the log makes of everything up to here.
-        let Some(expected) = history.at(seq) else {
-            return Err(format!("no change ends at {seq} in epoch {epoch} of {entity}: {change:?}"));
-        };
-        if expected != next && !(change.locks && change.payload.is_none()) {
+        let expected = history.at(if is_remembered { payload.seq } else { seq });
+        if expected == Some(next) {
+            view.mixed &= payload.book != gateway.book(entity) || self.client.held(change.entity) > 0;
+        } else if history.was_at(seq, next.0, next.1) || change.kind == ChangeKind::Event && history.lost(seq) {
+            view.mixed = true;
+        } else if arrives || change.locks && payload.value.is_none() {
+            // Arrivals make what they make; and a last word without a state leaves the one that was.
+        } else if view.mixed && change.kind == ChangeKind::Event {
+            self.mark(Mark::Mixed);
+        } else {
+            let Some(expected) = expected else {
+                return Err(format!("no change ends at {seq} in epoch {epoch} of {entity}: {change:?}"));
+            };
             return Err(format!("entity {entity} shows {next:?} at ({epoch}, {seq}), the log makes {expected:?}"));
         }
         for (seen, mark) in [(went_back, Mark::WentBack), (new_epoch, Mark::EpochAdopted), (reopened, Mark::Reopened)] {
@@ -622,8 +931,11 @@ impl Page {
         let stands = view.id.and_then(|id| self.client.position(id)).map(|p| (p.epoch.0, p.seq));
         match (view.stands, stands) {
             (Some((epoch, last)), Some((named, seq))) if epoch == named && seq >= last && seq < taken_back => {
+                if view.mixed {
+                    return Ok(());
+                }
                 // What was passed silently on the way stays passed.
-                self.silent(gateway.history_of(entity, epoch).ok_or("an epoch that never was")?, last, seq)
+                self.silent(gateway.history_of(entity, view.book)?, last, seq)
             }
             (before, now) if before == now => Ok(()),
             (before, now) => Err(format!("R36: rolled back to {now:?} instead of {before:?}")),
@@ -655,7 +967,11 @@ impl Page {
     }
 
     /// Nothing to show lies in (from, to]: vacancies, repeated ids, events with neither data nor status.
-    fn silent(&self, history: &super::gateway::History, from: Seq, to: Seq) -> Checked {
+    fn silent(&self, history: &History, from: Seq, to: Seq) -> Checked {
+        if !history.was.is_empty() {
+            // It may have been silent before the fork.
+            return Ok(());
+        }
         let mut at = from;
         while at < to {
             let Some(entry) = history.entries.get(history.behind(at)) else {
@@ -688,15 +1004,27 @@ impl Page {
                 (view.locked, view.stands) = (true, stands);
             }
             let view = &self.views[entity];
-            if let (Some((epoch, last)), Some((named, seq))) = (view.stands, stands) {
+            if self.model_of(entity).continuity == Continuity::None {
+                self.views[entity].stands = stands;
+            } else if let (Some((epoch, last)), Some((named, seq))) = (view.stands, stands) {
                 if epoch != named || seq < last {
                     return Err(format!("the position of {entity} went from ({epoch}, {last}) to ({named}, {seq})"));
                 }
-                if seq > last && !view.locked && !skips {
-                    let history = gateway.history_of(entity, epoch).ok_or("an epoch that never was")?;
-                    self.silent(history, last, seq)?;
+                if seq > last && !view.locked && !view.mixed {
+                    let history = gateway.history_of(entity, view.book)?;
+                    if !skips {
+                        self.silent(history, last, seq)?;
+                    } else if history.at(seq).is_some_and(|expected| expected != (view.state, view.status)) {
+                        return Err(format!("R2: {entity} passed {last}..{seq} silently, which was not silent"));
+                    }
                 }
-                self.views[entity].stands = stands;
+                let view = &mut self.views[entity];
+                if stands != view.stands && !view.locked {
+                    // What was passed silently may be of a history that was lost since.
+                    let history = gateway.history_of(entity, view.book)?;
+                    view.mixed |= !history.was.is_empty() && history.at(seq) != Some((view.state, view.status));
+                }
+                view.stands = stands;
             } else if view.stands.is_none() && stands.is_some() && !self.client.is_final(id) {
                 return Err(format!("entity {entity} stands at {stands:?}, and nothing was shown"));
             }
@@ -706,6 +1034,9 @@ impl Page {
                 return Err(format!("R19: {held} held for {entity}, {most} allowed"));
             }
             let sync = self.client.sync(id);
+            if self.views[entity].in_doubt && sync == Sync::Live {
+                return Err(format!("R5: {entity} is live, and its history is in doubt"));
+            }
             if self.views[entity].locked && sync != Sync::Final {
                 return Err(format!("R8: final {entity} is {sync:?}"));
             }
@@ -726,11 +1057,15 @@ impl Page {
                 return Err(format!("R23: nothing is under way for {entity}, which is {sync:?}"));
             }
         }
+        let most = self.config.gap.max_bytes * self.views.len() as u64;
+        if self.client.held_bytes() > most {
+            return Err(format!("R19: {} bytes held, {most} allowed", self.client.held_bytes()));
+        }
         if self.client.requests_out() > self.config.max_requests {
             return Err(format!("R20: {} requests are out", self.client.requests_out()));
         }
         let offline = self.client.connection() == ConnectionState::Offline;
-        if offline && self.client.poll_timeout().is_none() {
+        if offline && !self.hidden && self.client.poll_timeout().is_none() {
             return Err("R23: offline, and no dial is armed".to_owned());
         }
         Ok(())
@@ -764,6 +1099,9 @@ impl Page {
                     let mut behind = Vec::new();
                     for (member, position) in resume.behind {
                         behind.push((name(self, member)?, position.map(|p| (p.epoch.0, p.seq))));
+                    }
+                    if !behind.is_empty() {
+                        self.mark(Mark::BehindNamed);
                     }
                     let cursor = self.cursor.filter(|_| resume.cursor);
                     if cursor.is_some() {
@@ -839,6 +1177,9 @@ impl Page {
         for view in &mut self.views {
             view.replay = None;
             view.snapshot = None;
+            if view.parts.take().is_some() {
+                self.marks |= 1 << Mark::PartMissing as u64;
+            }
         }
     }
 

@@ -38,8 +38,8 @@ function read({ status, recovering, silence }: BadgeState): { look: Look; label:
 /** The badge of the connection: its state, and when the next dial is due. */
 export class Badge {
   readonly #root = part('badge');
-  // Only the word is read out when it changes; a countdown would never stop talking.
-  readonly #label = el('span', { class: 'label', role: 'status' });
+  // The announcer speaks of what lasts; the badge may change many times a minute.
+  readonly #label = el('span', { class: 'label' });
   readonly #detail = el('span', { class: 'detail', 'aria-hidden': 'true' });
   readonly #again = el('button', { type: 'button', hidden: true }, 'Try now');
 
@@ -48,12 +48,14 @@ export class Badge {
     this.#again.addEventListener('click', onAgain);
   }
 
-  show(state: BadgeState): void {
+  /** Shows it, and returns it in a word. */
+  show(state: BadgeState): string {
     const { look, label, detail } = read(state);
     setAttribute(this.#root, 'data-look', look);
     setAttribute(this.#root, 'data-connection', state.status.connection);
     setText(this.#label, label);
     setText(this.#detail, detail);
     setAttribute(this.#again, 'hidden', state.status.connection !== 'offline' && state.status.connection !== 'stopped');
+    return label;
   }
 }

@@ -49,8 +49,8 @@ function detailOf(data: Record<string, unknown>): string {
 /** In what a wrong cell differs from the truth, for people. */
 function differenceOf(content: Content, truth: TrueState): string {
   const data = object(truth.data);
-  if (content.status !== truth.status) return `is ${truth.status ?? 'unknown'}`;
-  if (content.data['progress'] !== data['progress']) return `is ${text(data['progress'])} %`;
+  if (content.status !== truth.status) return `is really ${truth.status ?? 'unknown'}`;
+  if (content.data['progress'] !== data['progress']) return `is really ${text(data['progress'])} %`;
   const lacking = Object.keys(data).find((name) => content.data[name] !== data[name]);
   if (lacking !== undefined) return content.data[lacking] === undefined ? `lacks its ${lacking}` : `${lacking} differs`;
   const over = Object.keys(content.data).find((name) => !(name in data));
@@ -102,9 +102,12 @@ class Cell {
 
   #markOf(content: Content | undefined, truth: TrueState | undefined): string {
     if (!content) return '';
-    if (content.seq === undefined && content.sync === undefined) return 'not heard of';
+    if (content.seq === undefined && content.sync === undefined) {
+      // Newer than the truth: it has left, or is about to come.
+      return content.verdict === 'ahead' ? '' : 'not heard of';
+    }
     if (content.resurrected) return 'back from the dead';
-    if (content.verdict === 'wrong' && truth) return `wrong: ${differenceOf(content, truth)}`;
+    if (content.verdict === 'wrong' && truth) return differenceOf(content, truth);
     if (content.silent && content.sync === 'live') return 'silent';
     if (content.sync !== undefined && content.sync !== 'live') return content.sync;
     if (content.verdict === 'late') return this.column === 'naive' ? 'behind' : 'catching up';

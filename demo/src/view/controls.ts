@@ -5,13 +5,12 @@ import type { Played, Stage } from '../stage';
 const shown = ({ name }: FaultScale, value: number): string =>
   name === 'delay' ? `${value} ms` : `${Math.round(value * 100)} %`;
 
+const CALM_SAYS = 'No faults. Both columns agree.';
+
 /** The presets, sliders, buttons and the seed. */
 export class Controls {
   readonly #presets = new Map<string, HTMLButtonElement>();
-  readonly #sliders = new Map<
-    keyof Faults,
-    { input: HTMLInputElement; output: HTMLOutputElement; scale: FaultScale }
-  >();
+  readonly #sliders = new Map<keyof Faults, { input: HTMLInputElement; output: HTMLElement; scale: FaultScale }>();
   readonly #seed = el('input', {
     id: 'seed',
     type: 'number',
@@ -26,7 +25,7 @@ export class Controls {
     this.#mountSliders();
     this.#mountButtons();
     this.#mountSeed();
-    part('faults').hidden = false;
+    for (const id of ['faults', 'lead', 'played']) part(id).hidden = false;
     this.show(stage.played);
   }
 
@@ -42,7 +41,7 @@ export class Controls {
       this.#presets.set(name, button);
       part('presets').append(button);
     };
-    add('calm', 'Calm', 'No faults. Both columns agree.', () => this.stage.calm());
+    add('calm', 'Calm', CALM_SAYS, () => this.stage.calm());
     for (const preset of PRESETS) add(preset.name, preset.label, preset.says, () => this.stage.preset(preset));
   }
 
@@ -52,13 +51,14 @@ export class Controls {
       const { name, label, hint, max, step } = scale;
       const id = `fault-${name}`;
       const input = el('input', { id, type: 'range', min: 0, max, step, value: 0, 'aria-describedby': `${id}-hint` });
-      const output = el('output', { for: id });
+      // What changes is read out with the slider; an output element would read out all of them with each preset.
+      const output = el('span', { class: 'value', 'aria-hidden': 'true' });
       input.addEventListener('input', () => this.stage.set({ [name]: input.valueAsNumber }));
       this.#sliders.set(name, { input, output, scale });
       list?.append(
         el(
           'div',
-          { class: 'slider' },
+          { class: 'slider', title: hint },
           el('label', { for: id }, label),
           input,
           output,
@@ -97,6 +97,9 @@ export class Controls {
   /** Shows what is played. */
   show({ faults, preset }: Played): void {
     for (const [name, button] of this.#presets) setAttribute(button, 'aria-pressed', String(name === preset));
+    // Where there is no room for it on the buttons.
+    const says = PRESETS.find(({ name }) => name === preset)?.says;
+    setText(part('played'), says ?? (preset === 'calm' ? CALM_SAYS : 'Faults as set below.'));
     for (const [name, { input, output, scale }] of this.#sliders) {
       const value = faults[name];
       if (input.valueAsNumber !== value) input.value = String(value);

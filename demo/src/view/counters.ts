@@ -19,7 +19,7 @@ const COUNTERS: readonly Counter[] = [
     hint: 'asked for where replay was not enough',
     of: ({ snapshots }) => snapshots,
   },
-  { name: 'prevented', label: 'Resurrections', hint: 'prevented: finished things stay finished', of: (_, n) => n },
+  { name: 'prevented', label: 'Revivals prevented', hint: 'what is finished stays finished', of: (_, n) => n },
 ];
 
 /** The counters, which only grow. */

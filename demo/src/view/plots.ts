@@ -56,7 +56,7 @@ export class Plots {
       part('recovery-now'),
       median === undefined || longest === undefined
         ? 'nothing to recover from'
-        : `median ${(median / 1_000).toFixed(2)} s, longest ${(longest / 1_000).toFixed(1)} s`,
+        : `median ${(median / 1_000).toFixed(2)} s, longest ${(longest / 1_000).toFixed(2)} s`,
     );
   }
 
@@ -111,7 +111,7 @@ export class Plots {
       {
         width: Math.max(120, root.clientWidth),
         height: HEIGHT,
-        padding: [8, 10, 0, 0],
+        padding: [8, 16, 0, 0],
         cursor: { show: false },
         legend: { show: false },
         scales: { x: { time: false, auto: false, min: 0, max: WINDOW_S }, y: { auto: false, min: 0, max: 4 } },
@@ -124,7 +124,7 @@ export class Plots {
             values: ago,
             splits: (plot) => {
               const newest = plot.scales['x']?.max ?? WINDOW_S;
-              return [newest - 90, newest - 60, newest - 30, newest];
+              return [newest - 60, newest - 30, newest];
             },
           },
           { ...axis, grid, size: 34, gap: 4, values, splits: (_, __, min, max) => [min, max / 2, max] },

@@ -182,7 +182,7 @@ export class Story {
   readonly #cards = new Map<string, { naive: HTMLElement; inorder: HTMLElement }>();
   readonly #back = el('button', { type: 'button' }, 'Back');
   readonly #next = el('button', { type: 'button', class: 'primary' }, 'Next delivery');
-  readonly #play = el('button', { type: 'button', 'aria-pressed': 'false' }, 'Play');
+  readonly #play = el('button', { type: 'button' }, 'Play');
   readonly #count = el('span', { class: 'count' });
 
   constructor() {
@@ -220,7 +220,6 @@ export class Story {
 
   #start(): void {
     setText(this.#play, 'Pause');
-    setAttribute(this.#play, 'aria-pressed', 'true');
     if (this.#step === DELIVERIES.length) this.#go(0, true);
     this.#timer = setInterval(() => {
       if (this.#step === DELIVERIES.length) this.#stop();
@@ -232,7 +231,6 @@ export class Story {
     clearInterval(this.#timer);
     this.#timer = undefined;
     setText(this.#play, 'Play');
-    setAttribute(this.#play, 'aria-pressed', 'false');
   }
 
   #go(step: number, playing = false): void {
@@ -253,7 +251,8 @@ export class Story {
     setText(this.#count, `${step} of ${DELIVERIES.length}`);
     setText(this.#says, DELIVERIES[step - 1]?.says ?? 'Nothing has been delivered yet. Both clients wait.');
     setText(this.#next, step === DELIVERIES.length ? 'Start over' : 'Next delivery');
-    this.#back.disabled = step === 0;
+    // It keeps the focus that it may have.
+    setAttribute(this.#back, 'aria-disabled', step === 0 ? 'true' : undefined);
     [...this.#script.children].forEach((line, index) => {
       setAttribute(line, 'data-when', index + 1 === step ? 'now' : index < step ? 'past' : 'future');
       setAttribute(line, 'aria-current', index + 1 === step ? 'step' : undefined);
@@ -280,7 +279,7 @@ export class Story {
     const gone = this.#cards.get(id)?.naive === root && id === 'dep_301' && this.#step >= 7 && status !== 'live';
     setAttribute(root, 'data-status', status);
     setAttribute(root, 'data-wrong', wrong || gone);
-    const notes = [held ? `${held} held` : '', final ? 'final' : '', wrong || gone ? 'wrong: is live' : ''].filter(
+    const notes = [held ? `${held} held` : '', final ? 'final' : '', wrong || gone ? 'really live' : ''].filter(
       Boolean,
     );
     setText(root, [status ?? '—', ...notes].join(' · '));

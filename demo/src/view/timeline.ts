@@ -1,9 +1,10 @@
 import { el, part, setAttribute, setText, svg } from '../dom';
 import type { Course, Lane, Mark } from '../journal';
 
-/** How much time is drawn, in milliseconds, and how often it is drawn anew. */
+/** How much time is drawn, in milliseconds, and how often it is drawn anew; rarely for those who want less motion. */
 const WINDOW_MS = 20_000;
 const PAINT_MS = 100;
+const CALM_PAINT_MS = 1_000;
 
 const LANES: readonly Lane[] = ['received', 'held', 'applied', 'dropped', 'replayed'];
 const LANE_HEIGHT = 34;
@@ -41,7 +42,8 @@ export class Timeline {
   readonly #state = el('p', { class: 'state' });
   readonly #drawing = svg('svg', { role: 'img', 'aria-labelledby': 'timeline-title', height: HEIGHT, width: '100%' });
   readonly #list = el('ol', { class: 'log', 'aria-label': 'The last happenings, newest first' });
-  readonly #pause = el('button', { type: 'button', 'aria-pressed': 'false' }, 'Pause');
+  readonly #pause = el('button', { type: 'button' }, 'Pause');
+  readonly #calm = matchMedia('(prefers-reduced-motion: reduce)');
   #painted = 0;
   #pausedAt: number | undefined;
   #opener: Element | null = null;
@@ -52,11 +54,10 @@ export class Timeline {
     close.addEventListener('click', () => this.close());
     this.#pause.addEventListener('click', () => {
       this.#pausedAt = this.#pausedAt === undefined ? performance.now() : undefined;
-      setAttribute(this.#pause, 'aria-pressed', String(this.#pausedAt !== undefined));
       setText(this.#pause, this.#pausedAt === undefined ? 'Pause' : 'Go on');
     });
-    this.#root.addEventListener('keydown', ({ key }) => {
-      if (key === 'Escape') this.close();
+    document.addEventListener('keydown', ({ key }) => {
+      if (key === 'Escape' && this.entity !== undefined) this.close();
     });
     this.#root.append(
       el('header', {}, this.#title, this.#state, this.#pause, close),
@@ -70,7 +71,6 @@ export class Timeline {
     this.entity = entity;
     this.#pausedAt = undefined;
     setText(this.#pause, 'Pause');
-    setAttribute(this.#pause, 'aria-pressed', 'false');
     this.#painted = 0;
     this.#root.hidden = false;
     document.body.dataset['timeline'] = 'open';
@@ -87,16 +87,25 @@ export class Timeline {
   }
 
   close(): void {
+    const entity = this.entity ?? '';
+    const inside = this.#root.contains(document.activeElement);
     this.entity = undefined;
     this.#root.hidden = true;
     delete document.body.dataset['timeline'];
-    if (this.#opener instanceof HTMLElement) this.#opener.focus({ preventScroll: true });
+    if (inside) this.#goBack(entity);
     this.#opener = null;
     this.onClose();
   }
 
+  /** Gives the focus back to the row; rows change places, and a row may be gone by now. */
+  #goBack(entity: string): void {
+    const row = document.querySelector<HTMLElement>(`#board tr[data-entity="${CSS.escape(entity)}"] .name`);
+    const opener = this.#opener instanceof HTMLElement && this.#opener.isConnected ? this.#opener : undefined;
+    (row ?? opener ?? part('board')).focus({ preventScroll: true });
+  }
+
   show(course: Course, title: string, now: number): void {
-    if (!this.entity || now - this.#painted < PAINT_MS) return;
+    if (!this.entity || now - this.#painted < (this.#calm.matches ? CALM_PAINT_MS : PAINT_MS)) return;
     this.#painted = now;
     const at = this.#pausedAt ?? now;
     setText(this.#title, title);

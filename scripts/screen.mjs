@@ -1,5 +1,5 @@
 // A screen that nobody sees, for a browser that has no other way.
-import { start, stop, xvfb } from '../../scripts/tools.mjs';
+import { start, stop, xvfb } from './tools.mjs';
 
 /** Starts one; it picks a free number itself and says which when it is ready. */
 export async function screen() {
