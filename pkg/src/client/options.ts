@@ -127,7 +127,7 @@ function read(where: string, given: any, kinds: Kinds): any[] {
     if (typeof kind === 'string') {
       const words: unknown[] = kind.split(' ');
       const found = words.indexOf(value);
-      if (words[1]) must(value === undefined || (value && found >= 0), `one of ${kind}`);
+      if (words[1]) must(value === undefined || (!!value && found >= 0), `one of ${kind}`);
       else must(value === undefined || typeof value === kind, `of type ${kind}`);
       return words[1] ? Math.max(found, 0) : [value];
     }
@@ -139,7 +139,7 @@ function read(where: string, given: any, kinds: Kinds): any[] {
     if (kind && 'codes_' in kind) {
       const list = value ?? kind.codes_;
       must(
-        Array.isArray(list) && list.length <= 32 && list.every((code) => isIn(code, 1_000, 4_999)),
+        Array.isArray(list) && !list[CODES] && list.every((code) => isIn(code, 1_000, 4_999)),
         'a list of close codes from 1000 to 4999',
       );
       return [list];
