@@ -137,7 +137,7 @@ function read(where: string, given: any, kinds: Kinds): any[] {
       return value ?? initial;
     }
     if (kind && 'codes_' in kind) {
-      const list = value ?? kind.codes_;
+      const list = value === undefined ? kind.codes_ : value;
       must(
         Array.isArray(list) && !list[CODES] && list.every((code) => isIn(code, 1_000, 4_999)),
         'a list of close codes from 1000 to 4999',
