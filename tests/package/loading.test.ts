@@ -46,6 +46,8 @@ describe('inorder', () => {
     const { createClient } = await load();
     const client = createClient(options);
     client.entity('job/1').subscribe(() => {});
+    expect(sockets).toEqual([]);
+    await undefined;
     expect(sockets).toHaveLength(1);
     const [socket] = sockets as [Socket];
     // Open, and a server that says welcome unasked, before the core is there.
@@ -62,6 +64,7 @@ describe('inorder', () => {
     const { createClient } = await load();
     const client = createClient(options);
     client.connect();
+    await undefined;
     sockets[0]!.end(1006);
     await vi.waitUntil(() => client.status.getSnapshot().connection === 'offline');
     await vi.waitUntil(() => sockets.length === 2, 2_000);
@@ -72,10 +75,26 @@ describe('inorder', () => {
     const { createClient } = await load();
     const client = createClient(options);
     client.connect();
+    await undefined;
     client.close();
     expect(sockets[0]!.closed).toBe(1000);
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(sockets).toHaveLength(1);
+  });
+
+  test('r31_who_leaves_within_the_task_opens_and_loads_nothing', async () => {
+    const compile = vi.spyOn(WebAssembly, 'compile');
+    const { createClient } = await load();
+    const client = createClient(options);
+    client.entity('job/1').subscribe(() => {})();
+    client.topic('all').subscribe(() => {})();
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(sockets).toEqual([]);
+    expect(compile).not.toHaveBeenCalled();
+    // Later it is as if nothing had been.
+    client.entity('job/1').subscribe(() => {});
+    await vi.waitUntil(() => sockets.length === 1);
+    client.close();
   });
 
   test('preload compiles once', async () => {

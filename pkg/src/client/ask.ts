@@ -15,8 +15,9 @@ export function cancel(what: RegExp): void {
   }
 }
 
-/** Calls back after a while, unless it is cancelled. */
+/** Calls back after a while, unless it is cancelled or begun anew. */
 export function wait(what: string, ms: number, then: () => void): void {
+  ends.get(what)?.();
   const timer = setTimeout(() => {
     ends.delete(what);
     then();

@@ -14,7 +14,7 @@ import {
   WAKE,
 } from '../boundary.js';
 import type { WebSocketLike } from '../public/api.js';
-import { ask, cancel, isOut, wait } from './ask.js';
+import { ask, cancel, wait } from './ask.js';
 import { dropAllParts, receive } from './codec.js';
 import { changeLine, enter, give, isBusy, later, line, put, time, wasm } from './core.js';
 import { flushHidden, isHidden, report } from './delivery.js';
@@ -44,6 +44,7 @@ export let { token } = options;
 export let tokenCause: unknown;
 
 let heardAt = 0;
+let isHeard = false;
 /** Wall clock less monotonic clock. */
 let apart = 0;
 
@@ -134,6 +135,7 @@ export function dial(generation: number): void {
 /** What belongs to one socket ends with it. */
 function leave(): void {
   changeLine();
+  isHeard = false;
   socket = adopt = undefined;
   dropAllParts();
   cancel(/^(url|replay|snapshot)/);
@@ -169,11 +171,16 @@ export function send(text: string): void {
   }
 }
 
+function stopHearing(): void {
+  isHeard = false;
+}
+
 /** Reads a message, or an answer of user code. */
 export function receiveMessage(data: unknown): void {
-  if (!isOut('heard')) {
+  if (!isHeard) {
+    isHeard = true;
     heardAt = time();
-    wait('heard', HEARD_PACE, () => {});
+    wait('heard', HEARD_PACE, stopHearing);
   }
   if (!isBusy) return receive(data);
   // A socket that answers inside `send`: its turn comes when the one in hand is done.

@@ -8,7 +8,7 @@ import { makeStop, Source, type Subscription } from '../store.js';
 const HIDDEN_FRAME = 100;
 
 /** Its `then` is a microtask without a detour: `queueMicrotask` of a browser takes almost a microsecond. */
-const RESOLVED = Promise.resolve();
+export const RESOLVED = Promise.resolve();
 
 const { logger = console, flush } = options;
 

@@ -426,6 +426,11 @@ function regroup(topic: number, whole: boolean, data: any): void {
 
 // --- Without a core ---
 
+/** Whether there is anybody to start for. */
+export function isFollowed(): boolean {
+  return [...byName.values()].some((found) => typeof found === 'number' || found.uses_ > 0);
+}
+
 /** Shows everything as stale. */
 export function stall(): void {
   for (const found of slots) {

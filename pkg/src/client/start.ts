@@ -8,8 +8,8 @@ import { Source } from '../store.js';
 import { ask, cancel, wait } from './ask.js';
 import { dialEarly, dropEarly, hangUp, listenToPage } from './connection.js';
 import { discard, drain, enter, give, instantiate, prepare, registers, wasm } from './core.js';
-import { emit, isClosed, notify, report } from './delivery.js';
-import { restore, salvage, stall } from './entities.js';
+import { emit, isClosed, notify, report, RESOLVED } from './delivery.js';
+import { isFollowed, restore, salvage, stall } from './entities.js';
 import { seeds } from './names.js';
 import { models, numbers } from './options.js';
 
@@ -44,9 +44,16 @@ export function connect(): void {
   } else start();
 }
 
+/** Starts at the end of the task: who leaves within it, as pages do that a server renders, wants nothing (R31). */
 export function start(): void {
   if (isStarting) return;
   isStarting = true;
+  RESOLVED.then(startNow);
+}
+
+function startNow(): void {
+  isStarting = !isClosed && (isWanted || isFollowed());
+  if (!isStarting) return;
   if (loaded) return begin(loaded);
   dialEarly();
   ask(
@@ -71,10 +78,7 @@ function startLater(): void {
   lastTrouble = now;
   const bound = Math.min(RETRY_CAP, RETRY_BASE * 2 ** tries++);
   const ms = (bound * (1 + Math.random())) / 2;
-  wait('start', ms, () => {
-    isStarting = false;
-    start();
-  });
+  wait('start', ms, startNow);
   setStatus('offline', ms);
 }
 
