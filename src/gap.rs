@@ -86,9 +86,19 @@ impl<P> Gap<P> {
         Ok(())
     }
 
-    /// Where the first event of an epoch is that `usable` says.
-    pub(crate) fn first(&self, epoch: Epoch, usable: impl Fn(&Held<P>) -> bool) -> Option<usize> {
-        self.held.iter().position(|held| held.epoch == epoch && !held.whole && usable(held))
+    /// Where the first event of an epoch is that is `usable`, of those that begin up to `last`.
+    pub(crate) fn first(&self, epoch: Epoch, last: Seq, usable: impl Fn(&Held<P>) -> bool) -> Option<usize> {
+        for (at, held) in self.held.iter().enumerate() {
+            if held.epoch == epoch && !held.whole {
+                if held.prev > last {
+                    break;
+                }
+                if usable(held) {
+                    return Some(at);
+                }
+            }
+        }
+        None
     }
 
     /// The earliest held event of an epoch.
@@ -201,8 +211,10 @@ mod tests {
                         }
                     }
                     3 => {
-                        let popped =
-                            gap.first(EPOCH, |_| true).map(|at| gap.remove(at)).map(|held| (held.prev, held.seq));
+                        let popped = gap
+                            .first(EPOCH, u64::MAX, |_| true)
+                            .map(|at| gap.remove(at))
+                            .map(|held| (held.prev, held.seq));
                         let expected = if model.is_empty() { None } else { Some(model.remove(0)) };
                         assert_eq!(popped, expected, "seed {seed}");
                     }
@@ -213,7 +225,7 @@ mod tests {
                     ),
                     _ => {
                         let last = jitter.between(0, 24);
-                        while let Some(at) = gap.first(EPOCH, |held| held.seq <= last) {
+                        while let Some(at) = gap.first(EPOCH, last, |held| held.seq <= last) {
                             assert!(gap.remove(at).seq <= last, "seed {seed}");
                         }
                         model.retain(|&(_, seq)| seq > last);

@@ -18,48 +18,53 @@ impl EventId {
 }
 
 /// The last few (seq, id) of applied events, a ring. Its length never passes `capacity`, which is not 0.
+///
+/// Ids and numbers stand apart, since each event looks through all ids and almost none through the numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ids {
     capacity: u16,
     /// Where the next one goes once the ring is full.
     next: u16,
-    applied: Vec<(Seq, EventId)>,
+    ids: Vec<EventId>,
+    seqs: Vec<Seq>,
 }
 
 impl Ids {
     pub(crate) fn new(capacity: u16) -> Self {
-        Ids { capacity, next: 0, applied: Vec::new() }
+        Ids { capacity, next: 0, ids: Vec::new(), seqs: Vec::new() }
     }
 
     /// Notes an applied event. An id counts from here on, not while it is held.
     pub(crate) fn push(&mut self, seq: Seq, id: EventId) {
-        if let Some(place) = self.applied.get_mut(usize::from(self.next)) {
-            *place = (seq, id);
-        } else {
-            self.applied.push((seq, id));
+        let at = usize::from(self.next);
+        if at == self.ids.len() {
+            self.ids.push(id);
+            self.seqs.push(seq);
         }
+        self.ids[at] = id;
+        self.seqs[at] = seq;
         self.next = (self.next + 1) % self.capacity;
     }
 
     /// Takes back the note for `seq`: its event could not be applied after all (R36).
     pub(crate) fn take_back(&mut self, seq: Seq) {
-        for place in &mut self.applied {
-            if place.0 == seq {
-                place.1 = EventId::NONE;
-            }
+        if let Some(at) = self.seqs.iter().position(|&noted| noted == seq) {
+            self.ids[at] = EventId::NONE;
+            self.seqs[at] = Seq::MAX;
         }
     }
 
     /// Whether `seq` was applied under another id: the history forked (R5).
     #[inline(never)]
     pub(crate) fn contradicts(&self, seq: Seq, id: EventId) -> bool {
-        self.applied.iter().any(|&(noted, other)| noted == seq && other != id && other.is_some())
+        let at = self.seqs.iter().position(|&noted| noted == seq);
+        at.is_some_and(|at| self.ids[at] != id)
     }
 
     /// Whether this id was applied already (R6).
     #[inline(never)]
     pub(crate) fn contains(&self, id: EventId) -> bool {
-        self.applied.iter().any(|&(_, noted)| noted == id)
+        self.ids.contains(&id)
     }
 }
 

@@ -118,9 +118,14 @@ impl<P> Client<P> {
             {
                 return;
             }
-            let model = &self.models.get(usize::from(entity.model.0)).unwrap_or(const { &Model::DEFAULT });
+            let model = self.models.get(usize::from(entity.model.0)).unwrap_or(const { &Model::DEFAULT });
+            let until = if model.on_gap == Some(OnGap::Skip) {
+                Seq::MAX
+            } else {
+                last + u64::from(zoo::has(Bug::OffByOneAtPrev))
+            };
             let usable = |held: &Held<P>| reach(last, model, held.prev, held.seq, held.visible) < Reach::Straddles;
-            let Some(mut at) = recovery.held.first(own, usable) else { return };
+            let Some(mut at) = recovery.held.first(own, until, usable) else { return };
             if zoo::has(Bug::DrainFromBehind) {
                 at = recovery.held.len() - 1;
             }

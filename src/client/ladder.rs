@@ -133,10 +133,6 @@ impl<P> Client<P> {
         recovery.wants_snapshot = true;
         let asked = recovery.snapshots;
         if asked >= SNAPSHOT_TRIES {
-            // So many snapshots did not confirm what was heard: whoever said it may have lied.
-            recovery.asked.head = 0;
-            let own = self.entities[id].own();
-            self.drop_held(id, Which::Of(own));
             return self.give_up(id);
         }
         let wait = if zoo::has(Bug::Unpaced) { 0 } else { snapshot_wait(asked, &mut self.jitter) };

@@ -155,12 +155,27 @@ impl<P> Client<P> {
             Some(request) => self.answered_by(id, request),
             None => self.answered(id),
         }
+        self.disbelieve(id);
         if let Some(recovery) = &mut self.entities[id].recovery {
             recovery.wants_snapshot = false;
             recovery.no_after = false;
             recovery.lag = 0;
         }
         self.touch(id);
+    }
+
+    /// A snapshot came for an entity that was given up: numbers that so many did not reach are forgotten, for whoever
+    /// named them may have lied.
+    fn disbelieve(&mut self, id: EntityId) {
+        let entity = &mut self.entities[id];
+        let own = entity.own();
+        if let Some(recovery) = &mut entity.recovery
+            && recovery.failed
+            && recovery.faults < AGREEING_ANSWERS
+        {
+            recovery.asked.head = 0;
+            self.drop_held(id, Which::Of(own));
+        }
     }
 
     /// A snapshot came: what was asked is over, except a subscription that it does not answer, for what that
@@ -239,6 +254,7 @@ impl<P> Client<P> {
         self.answered_by(id, request);
         if same {
             self.refute_suspects(id);
+            self.disbelieve(id);
         }
         if (reset || before != Epoch::NONE && !same) && !zoo::has(Bug::KeepHeldAcrossEpochs) {
             self.drop_history(id);
