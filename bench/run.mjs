@@ -1,7 +1,8 @@
 // npm run bench: measures, prints tables, writes bench/results/bench.json, and fails when a gate does not hold.
 //
-//   npm run bench                          everything, about ten minutes
-//   npm run bench -- throughput            or `footprint`
+//   npm run bench                          everything, about twenty minutes
+//   npm run bench -- throughput            or `footprint`, `thread`
+//   npm run bench -- thread --seconds=20   the main thread under 10,000 events/s, 60 s each without it
 //   npm run bench -- throughput --only=W1 --runs=1 --passes=12    while working on something
 import { existsSync, readFileSync } from 'node:fs';
 import { cpus, loadavg, totalmem } from 'node:os';
@@ -47,6 +48,10 @@ async function main() {
     const { footprint } = await import('./footprint/run.mjs');
     result.footprint = await footprint(result);
     holds &&= result.footprint.holds;
+  }
+  if (wanted('thread')) {
+    const { thread } = await import('./thread/run.mjs');
+    result.thread = await thread({ seconds: +option('seconds', 60) });
   }
   console.log(`\nwritten to ${await keep('bench', result)}`);
   console.log(holds ? 'all gates hold' : 'NOT all gates hold');

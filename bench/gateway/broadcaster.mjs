@@ -19,6 +19,9 @@ const server = createServer((request, response) => {
   });
 });
 
+// Slow as it may get, it does not hang up on who waits.
+server.keepAliveTimeout = 0;
+
 new WebSocketServer({ server, perMessageDeflate: false }).on('connection', (socket) => {
   const followed = [];
   socket.on('message', (text) => {

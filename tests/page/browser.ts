@@ -39,7 +39,7 @@ export class Tape {
     });
   }
 
-  /** The messages of the last `ms` milliseconds before `at` that concern an entity, or all of them. */
+  /** The messages of the last `ms` milliseconds before `at` that concern an entity, or no entity at all. */
   before(at: number, ms: number, entity: string): string[] {
     return this.#messages
       .filter((message) => message.at > at - ms && message.at <= at)

@@ -3,7 +3,7 @@ import type { Browser, Page } from 'playwright-core';
 import { launch, open, Tape, until } from './browser';
 import { Gateway } from './gateway';
 import { Producer, readTruth, seeded } from './producer';
-import { checkShown, differences, Log, readColumn, type Marked } from './shown';
+import { checkShown, differences, Log, readColumn, type Fault, type Marked } from './shown';
 
 /** How long everything goes wrong, in seconds. `INORDER_FAULT_SECONDS` makes it longer or shorter. */
 const FAULT_S = Number(process.env['INORDER_FAULT_SECONDS'] ?? 60);
@@ -51,14 +51,17 @@ const newEpoch =
     expect(answer.status).toBe(200);
   };
 
-/** How much of the wire is told of a cell that was marked wrong, in milliseconds. */
+/** How much of the wire is told of what was wrong, in milliseconds. */
 const TOLD_MS = 15_000;
 
-/** What happened before a cell of ours was marked wrong. */
-const story = (marked: readonly Marked[], tape: Tape): string =>
-  marked
+/** What happened before something was wrong. */
+const story = (wrong: readonly (Marked | Fault)[], tape: Tape): string =>
+  wrong
     .slice(0, 2)
-    .map((wrong) => [JSON.stringify(wrong), ...tape.before(wrong.at, TOLD_MS, wrong.shown.entity)].join('\n  '))
+    .map((one) => {
+      const at = ('at' in one ? one.at : one.shown.at) ?? Date.now();
+      return [JSON.stringify(one), ...tape.before(at + 1, TOLD_MS, one.shown.entity)].join('\n  ');
+    })
     .join('\n');
 
 async function epochOf(gateway: Gateway): Promise<string> {
@@ -105,7 +108,7 @@ async function ordeal(seconds: number, deeds: readonly Deed[]): Promise<void> {
         `${wrong.inorder} inorder; naive states that never were, or not then: ${naive.faults.length} of ${naive.checked}; ` +
         counters.replaceAll(/\s+/g, ' '),
     );
-    expect(faults).toEqual([]);
+    expect(faults, story(faults, tape)).toEqual([]);
     expect(errors).toEqual([]);
     expect(marked, story(marked, tape)).toEqual([]);
     expect(checked).toBeGreaterThan(seconds * 2);

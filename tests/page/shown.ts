@@ -10,6 +10,8 @@ export interface Shown {
   /** Such as `62 %`; empty where there is none. */
   readonly progress: string;
   readonly sync: string;
+  /** When it was written, in milliseconds since 1970. */
+  readonly at?: number;
 }
 
 /** A cell that was marked wrong, and the server's cell beside it. */
@@ -67,7 +69,7 @@ function watch(): void {
       const text = JSON.stringify(shown);
       if (shown.seq === 0 || last[column].get(shown.entity) === text) continue;
       last[column].set(shown.entity, text);
-      window.shown[column].push(shown);
+      window.shown[column].push({ ...shown, at: Date.now() });
     }
     for (const column of columns) {
       const wrong = document.querySelectorAll(`.cell[data-column="${column}"][data-verdict="wrong"]`).length;
@@ -170,12 +172,18 @@ export class Log {
   }
 }
 
+/** Something that was shown and should not have been. */
+export interface Fault {
+  readonly shown: Shown;
+  readonly says: string;
+}
+
 /**
  * Checks what was shown against the log: every state existed, in the order in which it existed, and what was final
  * stayed as it was. Returns what is wrong, and how many states were checked.
  */
-export function checkShown(shown: readonly Shown[], log: Log): { faults: string[]; checked: number } {
-  const faults: string[] = [];
+export function checkShown(shown: readonly Shown[], log: Log): { faults: Fault[]; checked: number } {
+  const faults: Fault[] = [];
   const last = new Map<string, Shown>();
   const retired = new Map<string, Set<string>>();
   let checked = 0;
@@ -183,29 +191,30 @@ export function checkShown(shown: readonly Shown[], log: Log): { faults: string[
     const { entity, epoch, seq, status, progress } = now;
     const before = last.get(entity);
     last.set(entity, now);
+    const fault = (says: string): void => void faults.push({ shown: now, says });
     const what = `${entity} ${epoch} #${seq} ${status} ${progress}`;
     const same = before?.epoch === epoch && before.seq === seq;
     if (before) {
       const was = `after #${before.seq} ${before.status} of ${before.epoch}`;
-      if (before.epoch === epoch && seq < before.seq) faults.push(`${what}: went back ${was}`);
-      if (same && (before.status !== status || before.progress !== progress)) faults.push(`${what}: another ${was}`);
+      if (before.epoch === epoch && seq < before.seq) fault(`${what}: went back ${was}`);
+      if (same && (before.status !== status || before.progress !== progress)) fault(`${what}: another ${was}`);
       if (isTerminal(entity, before.status) && (before.status !== status || before.progress !== progress)) {
-        faults.push(`${what}: came back to life ${was}`);
+        fault(`${what}: came back to life ${was}`);
       }
       const old = retired.get(entity) ?? new Set<string>();
       if (before.epoch !== epoch) old.add(before.epoch);
-      if (old.has(epoch)) faults.push(`${what}: an epoch that was over ${was}`);
+      if (old.has(epoch)) fault(`${what}: an epoch that was over ${was}`);
       retired.set(entity, old);
     }
     if (same) continue;
     const state = log.state(entity, epoch, seq);
     checked += 1;
     if (!state) {
-      faults.push(`${what}: the log has no such change`);
+      fault(`${what}: the log has no such change`);
       continue;
     }
     if (status !== state.status || progress !== progressOf(state.data)) {
-      faults.push(`${what}: the log has ${state.status} ${progressOf(state.data)}`);
+      fault(`${what}: the log has ${state.status} ${progressOf(state.data)}`);
     }
   }
   return { faults, checked };

@@ -6,6 +6,9 @@ import { createInterface } from 'node:readline';
 /** Longer than any start takes. */
 const READY_MS = 30_000;
 
+const running = new Set();
+process.once('exit', () => running.forEach((child) => child.kill('SIGKILL')));
+
 export class Gateway {
   port = 0;
   starts = 0;
@@ -19,7 +22,6 @@ export class Gateway {
     const gateway = new Gateway();
     gateway.#binary = binary;
     gateway.#args = args;
-    process.once('exit', () => gateway.#child?.kill('SIGKILL'));
     await gateway.up();
     return gateway;
   }
@@ -46,6 +48,8 @@ export class Gateway {
     const args = ['--open', '--workload', 'none', '--port', String(this.port), ...this.#args, ...more];
     const child = spawn(this.#binary, args, { stdio: ['ignore', 'pipe', 'pipe'] });
     this.#child = child;
+    running.add(child);
+    child.once('exit', () => running.delete(child));
     createInterface({ input: child.stderr }).on('line', (line) => this.#said.push(line));
     this.port = await new Promise((resolve, reject) => {
       const fail = (why) => reject(new Error(`the gateway ${why}\n${this.said}`));

@@ -19,7 +19,9 @@ use tower_http::services::ServeDir;
 
 use crate::fault::{self, Stage};
 use crate::gateway::{Gateway, now};
-use crate::limits::{LIST_ENTITIES, LIST_EVENTS, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_WORD_BYTES};
+use crate::limits::{
+    LIST_ENTITIES, LIST_EVENTS, MAX_FRAME_BYTES, MAX_MESSAGE_BYTES, MAX_WORD_BYTES, READ_BUFFER_BYTES,
+};
 use crate::log::{self, Page, Stored, Write, Written};
 use crate::metrics;
 use crate::name;
@@ -168,8 +170,12 @@ async fn open_socket(
         let message = format!("This gateway speaks the WebSocket subprotocol {SUBPROTOCOL} only.");
         return Err(bad("subprotocol", message));
     }
-    let upgrade =
-        upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES);
+    let upgrade = upgrade
+        .protocols([SUBPROTOCOL])
+        .max_message_size(MAX_MESSAGE_BYTES)
+        .max_frame_size(MAX_MESSAGE_BYTES)
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(0);
     let query = Query::<SocketQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
     if gateway.faults.as_ref().is_some_and(|faults| faults.is_away(query.faults.as_deref())) {
         return Err(unavailable("The gateway has crashed, on purpose."));

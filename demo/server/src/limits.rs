@@ -9,6 +9,9 @@ pub const MAX_FRAME_BYTES: usize = 256 * 1024;
 /// with a close frame that the peer gets to see; what is larger is cut off.
 pub const MAX_MESSAGE_BYTES: usize = 4 * MAX_FRAME_BYTES;
 
+/// Bytes that a socket keeps for reading. Commands are short, and it is most of what an idle socket weighs.
+pub const READ_BUFFER_BYTES: usize = 4 * 1024;
+
 /// Events in one page of a replay (G6): a page is made and sent in a few milliseconds.
 pub const PAGE_EVENTS: usize = 500;
 

@@ -300,6 +300,14 @@ const ENTRIES: Readonly<Record<string, Entry>> = {
     enter: (world) => world.server.commit('job/1', { v: 3 }),
     ms: 10,
   },
+  'the start after a trap': {
+    ready: ({ client, errors }) => {
+      watch.trap(1, 'before', 'panic');
+      client.stats();
+      errors.length = 0;
+    },
+    enter: (world) => world.pass(2_000),
+  },
   'an answer: getToken': {
     options: { getToken: () => new Promise((resolve) => setTimeout(resolve, 50, 'a token')) },
     ready: ({ line }) => line?.cut(),
