@@ -105,7 +105,8 @@ export function perClient() {
         external: (name, importer) =>
           name === '#given' || (importer && !join(importer, '..', name).startsWith(join(source, 'client/'))),
       });
-      const { output } = await build.generate({ format: 'esm', sourcemap: true, minify: false });
+      // Sources are named from the file that they stand for.
+      const { output } = await build.generate({ dir: join(source, 'client'), format: 'esm', sourcemap: true });
       await build.close();
       const [{ code, map }] = output;
       const outside = [];
@@ -146,6 +147,7 @@ export async function bundle(wasm) {
     ],
   });
   const { output } = await build.generate({
+    dir: out,
     format: 'esm',
     entryFileNames: '[name].js',
     chunkFileNames: '[name].js',
@@ -158,10 +160,11 @@ export async function bundle(wasm) {
     if (type !== 'chunk') continue;
     const small = await minify(code, {
       ...{ module: true, ecma: 2020, nameCache },
-      compress: { passes: 3, pure_getters: true, unsafe_arrows: true, keep_fargs: false },
+      // Not `reduce_funcs`: a function that is used once would be made anew at each call.
+      compress: { passes: 3, pure_getters: true, unsafe_arrows: true, keep_fargs: false, reduce_funcs: false },
       mangle: { properties: { regex: INTERNAL } },
       format: { wrap_func_args: false },
-      sourceMap: { content: map, url: `${fileName}.map` },
+      sourceMap: { content: map, includeSources: true, url: `${fileName}.map` },
     });
     await writeFile(join(out, fileName), small.code);
     await writeFile(join(out, `${fileName}.map`), small.map);

@@ -154,11 +154,17 @@ const NEEDS = {
     otherwise:
       'install WebKitGTK with WebKitWebDriver, and Xvfb, or set WEBKITDRIVER, WEBKITBROWSER and XVFB to their paths',
   },
+  ps: {
+    // Only on Linux does it tell its version, and may it be missing.
+    present: () => process.platform !== 'linux' || runs('ps'),
+    debian: () => ['procps'],
+    otherwise: 'install ps, which finds the processes of a page that are to stand still',
+  },
 };
 
 const BUILD = ['node modules', 'native Rust', 'Rust for wasm', 'wasm-bindgen'];
 const LINT = ['node modules', 'native Rust', 'Rust for wasm', 'rustfmt', 'clippy', 'clippy for wasm'];
-const BROWSERS = ['Chromium', 'Firefox', 'geckodriver', 'WebKit'];
+const BROWSERS = ['Chromium', 'Firefox', 'geckodriver', 'WebKit', 'ps'];
 
 /** What each command needs. */
 export const COMMANDS = {

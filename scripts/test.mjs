@@ -4,11 +4,14 @@
 //   npm test -- --list          the names of the steps
 //   npm test -- --verbose       prints all output; otherwise a step's output is printed when it fails
 //
+// Two steps run at a time: one that computes, and beside it one that mostly waits for sockets and timers.
+//
 // The counts are those that the tools print. A check without tests of its own (a formatter, a compiler) counts as one.
 // A step that crashes, times out or finds no test counts as a failure, and so does a test that was skipped.
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { buildGateway, buildPackage, buildPage, gatewayPath } from './build.mjs';
+import { screen } from './screen.mjs';
 import { setup } from './setup.mjs';
 import * as tools from './tools.mjs';
 
@@ -151,8 +154,11 @@ function browserTests() {
   return names.flatMap((name) => ['--test', name]);
 }
 
-/** The tests of the wasm driver in one browser, through its WebDriver. */
-const wasmTests = (driver, capabilities) =>
+/**
+ * The tests of the wasm driver in one browser, through its WebDriver: by the name that wasm-bindgen's runner knows it
+ * under, and the program that it is.
+ */
+const wasmTests = (driver, capabilities, program = tools[driver], more = {}) =>
   counted(
     countCargo,
     () => webCargo(),
@@ -170,10 +176,21 @@ const wasmTests = (driver, capabilities) =>
       });
       // The runner takes the first driver that has a variable.
       for (const name of ['GECKODRIVER', 'SAFARIDRIVER', 'CHROMEDRIVER', 'MSEDGEDRIVER']) delete env[name];
-      env[driver.toUpperCase()] = tools[driver]();
-      return { env };
+      env[driver.toUpperCase()] = program();
+      return { env: { ...env, ...more } };
     },
   );
+
+/** The same in WebKit, which needs a screen. To wasm-bindgen's runner it is a Safari; that one takes no capabilities. */
+async function wasmTestsInWebkit(context) {
+  const { display, stop } = await screen();
+  const env = { DISPLAY: display, WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS: '1' };
+  try {
+    return await wasmTests('safaridriver', () => ({}), tools.webkitDriver, env)(context);
+  } finally {
+    await stop();
+  }
+}
 
 /** Every TypeScript project of the clone, type-checked on its own. */
 async function types(context) {
@@ -204,6 +221,9 @@ function tsconfigs(folder, depth) {
 const STEPS = [
   { name: 'fmt', run: check(...native(['fmt', '--all', '--check'])) },
   { name: 'prettier', run: check(() => bin('prettier'), ['--check', '--log-level', 'warn', '.']) },
+  { name: 'package', run: buildAndWeigh, show: true },
+  { name: 'gateway', run: build((options) => buildGateway({ profile: 'debug', ...options })) },
+  { name: 'page-build', after: ['package'], run: build(buildPage) },
   {
     name: 'audit',
     run: counted(countLine, () => process.execPath, ['scripts/audit.mjs']),
@@ -233,7 +253,6 @@ const STEPS = [
   { name: 'native', run: counted(countCargo, ...native(['test', '--locked', '--workspace', '--no-fail-fast'])) },
   { name: 'zoo', run: counted(countCargo, ...native(['test', '--locked', '--features', 'zoo', '--test', 'zoo'])) },
   { name: 'fuzz', run: counted(countLine, () => process.execPath, ['scripts/fuzz.mjs']), show: true },
-  { name: 'package', run: buildAndWeigh, show: true },
   { name: 'types', after: ['package'], run: types },
   { name: 'api', after: ['package'], run: check(process.execPath, ['scripts/api-report.mjs', '--check']) },
   { name: 'docs', run: check(() => bin('typedoc'), ['--options', 'pkg/typedoc.json', '--emit', 'none']) },
@@ -260,9 +279,11 @@ const STEPS = [
       'moz:firefoxOptions': { binary: tools.firefox(), prefs: { 'remote.active-protocols': 1 } },
     })),
   },
-  { name: 'gateway', run: build((options) => buildGateway({ profile: 'debug', ...options })) },
+  // Only on Linux does WebKit come with a driver.
+  ...(process.platform === 'linux' ? [{ name: 'wasm-webkit', run: wasmTestsInWebkit }] : []),
   {
     name: 'postgres',
+    waits: true,
     after: ['package', 'gateway'],
     run: counted(
       countLine,
@@ -271,17 +292,18 @@ const STEPS = [
       () => ({ env: { ...process.env, ...browserEnv() } }),
     ),
   },
-  { name: 'page-build', after: ['package'], run: build(buildPage) },
-  { name: 'examples', after: ['package', 'gateway', 'page-build'], run: vitest('tests/examples') },
-  { name: 'page', after: ['gateway', 'page-build'], run: vitest('tests/page') },
+  { name: 'examples', waits: true, after: ['package', 'gateway', 'page-build'], run: vitest('tests/examples') },
+  { name: 'page', waits: true, after: ['gateway', 'page-build'], run: vitest('tests/page') },
   {
     name: 'hostile',
+    waits: true,
     after: ['package', 'gateway'],
     run: vitest('tests/hostile'),
     show: /: .*(MiB|a minute|questions|served)/,
   },
   {
     name: 'soak',
+    waits: true,
     after: ['package', 'gateway'],
     run: counted(
       countLine,
@@ -340,6 +362,24 @@ async function runStep(step, results) {
   );
 }
 
+/** Runs the steps in their order, each lane for itself, and none before what it builds on. */
+async function runAll(steps, results) {
+  const left = [...steps];
+  const isReady = (step) => (step.after ?? []).every((name) => results.has(name));
+  const lane = async (waits) => {
+    while (!tools.isStopping()) {
+      const mine = left.filter((step) => Boolean(step.waits) === waits);
+      if (mine.length === 0) return;
+      const next = mine.find(isReady);
+      if (next) {
+        left.splice(left.indexOf(next), 1);
+        await runStep(next, results);
+      } else await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  };
+  await Promise.all([lane(false), lane(true)]);
+}
+
 async function main() {
   if (options.includes('--list')) {
     console.log(STEPS.map((step) => step.name).join('\n'));
@@ -355,11 +395,8 @@ async function main() {
     console.error(`setup: ${error.message}`);
     results.set('setup', { passed: 0, failed: 1 });
   }
-  if (!results.has('setup'))
-    for (const step of steps) {
-      await runStep(step, results);
-      if (tools.isStopping()) return;
-    }
+  if (!results.has('setup')) await runAll(steps, results);
+  if (tools.isStopping()) return;
 
   const total = (key) => [...results.values()].reduce((sum, counts) => sum + counts[key], 0);
   const failed = [...results].filter(([, counts]) => counts.failed > 0).map(([name]) => name);

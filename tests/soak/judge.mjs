@@ -39,6 +39,8 @@ export class Judge {
   /** The last notes, to say with a fault those that concern its entity. */
   #trail = [];
   #entity = '';
+  /** It is made to trap. */
+  #mayTrap = false;
   /** The counters of the client. */
   stats = {};
   #next = 0;
@@ -46,7 +48,7 @@ export class Judge {
   faults = Object.fromEntries(FAULTS.map((name) => [name, 0]));
   /** What was wrong, in words. */
   words = [];
-  counts = { sockets: 0, changes: 0, shown: 0, hidden: 0, frozen: 0, restored: 0, skips: 0, resets: 0 };
+  counts = { sockets: 0, changes: 0, shown: 0, hidden: 0, frozen: 0, restored: 0, skips: 0, resets: 0, traps: 0 };
   errors = {};
 
   constructor(truth) {
@@ -65,6 +67,14 @@ export class Judge {
   /** Had the page noted as much, and did all of it come in? */
   isWhole(count) {
     return this.#next >= count;
+  }
+
+  /** The last notes of the page and its connection. */
+  get story() {
+    return this.#trail
+      .filter(({ about }) => about === undefined)
+      .map(({ words }) => words)
+      .slice(-SAID);
   }
 
   /** No more will come. */
@@ -99,6 +109,9 @@ export class Judge {
         return this.#final(...note);
       case 'gone':
         return;
+      case 'traps':
+        this.#mayTrap = true;
+        return;
       case 'stats':
         this.stats = note[0];
         return;
@@ -109,7 +122,8 @@ export class Judge {
         return;
       case 'error':
         this.errors[note[0]] = (this.errors[note[0]] ?? 0) + 1;
-        if (note[0] === 'fault') this.#fault('trapped', note[2]);
+        if (note[0] === 'fault' && this.#mayTrap) this.counts.traps += 1;
+        else if (note[0] === 'fault') this.#fault('trapped', note[2]);
         else if (!EXPECTED.includes(note[0])) this.#fault('untrue', `error ${note.join(' ')}`);
         return;
       case 'thrown':

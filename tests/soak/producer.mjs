@@ -70,6 +70,13 @@ export class Producer {
     await this.#ended;
   }
 
+  /** Changes everything once that may still change. */
+  async touch() {
+    for (const entity of OTHERS) await this.post(entity, undefined, { value: this.stored, note: entity });
+    for (const { entity } of [...this.#open, ...this.#outside])
+      await this.post(entity, undefined, { touched: this.stored });
+  }
+
   async step() {
     const pick = (list) => list[Math.floor(this.random() * list.length)];
     if (this.random() < 0.35) {

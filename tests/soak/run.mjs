@@ -25,6 +25,9 @@ const RAGE_MS = 42_000;
 /** After the last fault every page is right within this time, in milliseconds. */
 const RIGHT_MS = 30_000;
 
+/** How long the wasm is made to trap at the end, on a wire that is whole, in milliseconds. */
+const TRAPS_MS = 10_000;
+
 /** How long it must stay right, in milliseconds. */
 const STAY_MS = 1_500;
 
@@ -62,6 +65,12 @@ class Follower {
 
   constructor(name, engine, random) {
     Object.assign(this, { name, engine, random });
+  }
+
+  /** Where its page is. */
+  address(site, gateway, more = {}) {
+    const socket = `${gateway.url.replace('http', 'ws')}/ws?faults=${this.name}`;
+    return `${site.url}?${new URLSearchParams({ engine: this.name, gateway: socket, entities: OTHERS.join(','), ...more })}`;
   }
 
   receive(session, notes) {
@@ -152,9 +161,7 @@ async function soak({ minutes, seed, only }, binary) {
       only.map(async (name, at) => {
         const follower = new Follower(name, await ENGINES[name].start(), seeded(seed + at + 1));
         followers.set(name, follower);
-        const socket = `${gateway.url.replace('http', 'ws')}/ws?faults=${name}`;
-        const query = new URLSearchParams({ engine: name, gateway: socket, entities: OTHERS.join(',') });
-        await follower.engine.open(`${site.url}?${query}`);
+        await follower.engine.open(follower.address(site, gateway));
       }),
     );
     const all = only.map((name) => followers.get(name));
@@ -163,23 +170,7 @@ async function soak({ minutes, seed, only }, binary) {
     const end = performance.now() + minutes * MINUTE_MS;
     for (let round = 1; round === 1 || end - performance.now() > MINUTE_MS / 2; round++) {
       await storm.rage(RAGE_MS);
-      const calm = performance.now();
-      await Promise.all(
-        all.map(async (follower) => {
-          const wrong = await follower.settle(truth, calm);
-          const took = ((performance.now() - calm) / 1_000).toFixed(1);
-          expect(
-            `round ${round}, ${follower.name} is right`,
-            wrong.length === 0,
-            `after ${took} s\n  ${wrong.join('\n  ')}`,
-          );
-          await pause(STAY_MS);
-          const again = differences(await follower.current(), truth, OTHERS);
-          expect(`round ${round}, ${follower.name} stays right`, again.length === 0, again.join('\n  '));
-          expect(`round ${round}, ${follower.name} handed in its notes`, await follower.hear(truth));
-          follower.took = took;
-        }),
-      );
+      await beRight(all, truth, `round ${round}`);
       await compareLog(gateway, truth, round);
       const faults = all.flatMap(({ judges }) => [...judges.values()].flatMap(({ words }) => words)).length;
       console.log(
@@ -187,12 +178,44 @@ async function soak({ minutes, seed, only }, binary) {
           all.map(({ name, took }) => `${took} s ${name}`).join(', '),
       );
     }
+    await trap(all, truth, producer, (follower) => follower.address(site, gateway, { traps: 1 }));
     conclude(all, storm, minutes);
   } finally {
     await Promise.allSettled([...followers.values()].map(({ engine }) => engine.stop()));
     await gateway.stop();
     site.stop();
   }
+}
+
+/** Every page must become right, stay so, and hand in its notes. */
+async function beRight(all, truth, when) {
+  const calm = performance.now();
+  await Promise.all(
+    all.map(async (follower) => {
+      const { name } = follower;
+      const wrong = await follower.settle(truth, calm);
+      follower.took = ((performance.now() - calm) / 1_000).toFixed(1);
+      if (wrong.length > 0) {
+        follower.judge(truth);
+        wrong.push(...([...follower.judges.values()].at(-1)?.story ?? []));
+      }
+      expect(`${when}, ${name} is right`, wrong.length === 0, `after ${follower.took} s\n  ${wrong.join('\n  ')}`);
+      await pause(STAY_MS);
+      const again = differences(await follower.current(), truth, OTHERS);
+      expect(`${when}, ${name} stays right`, again.length === 0, again.join('\n  '));
+      expect(`${when}, ${name} handed in its notes`, await follower.hear(truth));
+    }),
+  );
+}
+
+/** Makes the wasm trap in each engine, again and again, from wherever it is entered then. */
+async function trap(all, truth, producer, address) {
+  await Promise.all(all.map((follower) => follower.engine.open(address(follower))));
+  producer.run(60);
+  await pause(TRAPS_MS);
+  await Promise.all(all.map(({ engine }) => engine.evaluate('endTraps()')));
+  await producer.rest();
+  await beRight(all, truth, 'after traps');
 }
 
 /** The log must have what was stored: a kill loses nothing. */
@@ -234,6 +257,7 @@ function conclude(all, storm, minutes) {
         resets: counts.resets,
         changes: counts.changes,
         shown: counts.shown,
+        traps: counts.traps,
       };
     }),
   );
@@ -268,6 +292,7 @@ function conclude(all, storm, minutes) {
       gaps: stats.gaps,
       resets: counts.resets,
       'states shown': counts.shown - 100,
+      'traps that were made': counts.traps - 1,
     };
     for (const [what, count] of Object.entries(happened)) expect(`${name}: ${what}`, count > 0, 'did not happen');
   }

@@ -16,6 +16,9 @@ const ON_THE_WIRE = {
   half_open: 0.01,
 };
 
+/** A copy comes at most so much later, in milliseconds. */
+const LATEST_COPY_MS = 3_200;
+
 /** Between two changes of the log, in milliseconds. */
 const CHANGE_MS = 90;
 
@@ -46,9 +49,7 @@ export class Storm {
 
   /** Everything goes wrong for a while, and is mended then. */
   async rage(ms) {
-    for (const { name } of this.pages) {
-      await this.gateway.setFaults(name, { ...ON_THE_WIRE, seed: 1 + Math.floor(this.random() * 1e6) });
-    }
+    await this.#onTheWire(ON_THE_WIRE);
     this.producer.run(CHANGE_MS);
     const end = performance.now() + ms;
     const left = () => end - performance.now();
@@ -57,8 +58,10 @@ export class Storm {
       turns(this.#gatewayDeeds(), this.random, 3_500),
       ...this.pages.map((page) => turns(this.#pageDeeds(page), page.random, 1_500)),
     ]);
-    for (const { name } of this.pages) await this.gateway.setFaults(name, undefined);
+    await this.#onTheWire(undefined);
     await this.producer.rest();
+    // Who is never spoken of again would not hear of the last epoch.
+    await this.producer.touch();
   }
 
   /** Every deed once in a random order, again and again until the time is over; all of them at least once. */
@@ -83,7 +86,32 @@ export class Storm {
       this.#done('gateway', 'kill');
       await gateway.kill(800 + random() * 1_700);
     };
-    return [kill, kill, this.#newEpoch(0), this.#newEpoch(2), ask('trim?keep=2'), ask('stale_snapshot'), ask('crash')];
+    return [
+      kill,
+      kill,
+      this.#newEpochUnderOpenSockets,
+      this.#newEpoch(2),
+      ask('trim?keep=2'),
+      ask('stale_snapshot'),
+      ask('crash'),
+    ];
+  }
+
+  /**
+   * The epoch changes and nobody's socket breaks. Nothing of the old epoch may come late on them: a pushed snapshot says
+   * which epoch counts (R7), so a server must not send an old one behind a new one.
+   */
+  #newEpochUnderOpenSockets = async () => {
+    await this.#onTheWire({ ...ON_THE_WIRE, duplicate: 0, reorder: 0 });
+    await pause(LATEST_COPY_MS);
+    await this.#newEpoch(0)();
+    await this.#onTheWire(ON_THE_WIRE);
+  };
+
+  async #onTheWire(faults) {
+    for (const { name } of this.pages) {
+      await this.gateway.setFaults(name, faults && { ...faults, seed: 1 + Math.floor(this.random() * 1e6) });
+    }
   }
 
   /** The log goes back by some changes, or only changes its epoch. */

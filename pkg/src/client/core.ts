@@ -141,9 +141,18 @@ export function drainAtOnce(): void {
   isBusy = outer;
 }
 
-/** Makes an instance from options. */
+/** An instance that was made ahead. */
+let spare: WebAssembly.Instance | undefined;
+
+/** Makes an instance, to be used later. */
+export function prepare(module: WebAssembly.Module): WebAssembly.Instance {
+  return (spare = new WebAssembly.Instance(module));
+}
+
+/** Begins with a new instance. */
 export function instantiate(module: WebAssembly.Module, seeds: readonly [number, number], numbers: readonly number[]) {
-  wasm = new WebAssembly.Instance(module).exports as unknown as Exports;
+  wasm = (spare ?? prepare(module)).exports as unknown as Exports;
+  spare = undefined;
   ({ accept, accept_with_id: acceptWithId } = wasm);
   view = new Float64Array(0);
   registers().set(numbers);

@@ -10,27 +10,44 @@ export const STATUSES = 1_024;
 /** Models per client: their numbers are bytes, and one is that of topics. */
 const MODELS = 254;
 
+/** A number: what it is by default, its least (1) and its greatest value (what timers can hold). */
+type Range = readonly [initial: number, min?: number | undefined, max?: number];
+
 /**
- * What an option is: a number or a list of close codes (its default), words (the first is the default), a type, a group
- * of options, or something that is looked at elsewhere.
+ * What an option is: a number, close codes (those of its class by default), words (the first is the default), a type, a
+ * group of options, or something that is looked at elsewhere.
  */
-type Kind = number | readonly number[] | string | Kinds | undefined;
+type Kind = Range | { readonly codes_: readonly number[] } | string | Kinds | undefined;
 type Kinds = { readonly [name: string]: Kind };
+
+const MAX = Number.MAX_SAFE_INTEGER;
 
 /** The client's options; first the numbers, in the order of the driver's `options.rs`, and the close codes. */
 const CLIENT: Kinds = {
-  timeout: { connect: 15_000, subscribe: 5_000, replay: 3_000, snapshot: 5_000, probe: 5_000, user: 15_000 },
-  backoff: { min: 100, base: 500, factor: 2, cap: 20_000, stable: 5_000 },
-  gap: { grace: 100, maxEvents: 1_000, maxBytes: 1 << 20 },
-  tries: { replay: 2 },
-  requests: { max: 16 },
-  badFrames: { max: 20 },
-  maxAhead: 100_000,
-  linger: 1_000,
-  ping: NONE,
-  reconcile: 30_000,
-  codes: { resume: [], anew: [4009], auth: [4401], stop: [4400, 4403] },
-  ids: 32,
+  timeout: {
+    connect: [15_000],
+    subscribe: [5_000],
+    replay: [3_000],
+    snapshot: [5_000],
+    probe: [5_000],
+    user: [15_000],
+  },
+  backoff: { min: [100, 0], base: [500, 0], factor: [2, 1, 100], cap: [20_000, 0], stable: [5_000, 0] },
+  gap: { grace: [100, 0], maxEvents: [1_000, 1, 1_000_000], maxBytes: [1 << 20, 1, MAX] },
+  tries: { replay: [2, 1, 255] },
+  requests: { max: [16, 1, 65_535] },
+  badFrames: { max: [20] },
+  maxAhead: [100_000, 1, MAX],
+  linger: [1_000, 0],
+  ping: [NONE],
+  reconcile: [30_000],
+  codes: {
+    resume: { codes_: [] },
+    anew: { codes_: [4009] },
+    auth: { codes_: [4401] },
+    stop: { codes_: [4400, 4403] },
+  },
+  ids: [32, 0, 65_535],
   flush: 'microtask sync frame',
   getToken: 'function',
   replayFrom: 'function',
@@ -55,19 +72,22 @@ const MODEL: Kinds = {
   onGap: 'replay snapshot skip',
   overlap: ' absolute',
   reopen: 'never epoch',
-  resetSeq: NONE,
-  ids: NONE,
+  resetSeq: [NONE, 0, MAX],
+  ids: [NONE, 0, 65_535],
   replay: ' whole',
   reduce: undefined,
   terminal: undefined,
 };
 
+/** Close codes per class that are believed to be meant. */
+const CODES = 32;
+
+/** The longest time that timers can hold. */
+const LONGEST = 0x7fff_ffff;
+
 const PREV = 2;
 const SNAPSHOT = 1;
 const SKIP = 2;
-
-/** The numbers that may be 0; the others are at least 1. */
-const ZERO = /^(min|base|cap|stable|grace|linger|ids|resetSeq)$/;
 
 /** A model, ready for use. */
 export interface Model {
@@ -100,26 +120,31 @@ function read(where: string, given: any, kinds: Kinds): any[] {
   }
   return names.flatMap((name) => {
     const kind = kinds[name];
-    const value = given[name] ?? undefined;
+    const value = given[name];
     const must = (is: boolean, what: string) => is || refuse(`${where + name}\` must be ${what}`);
-    const isIn = (min: number, max: number) => (value: unknown) =>
+    const isIn = (value: unknown, min: number, max: number) =>
       Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max;
-    if (isObject(kind)) return read(where + name + '.', value ?? {}, kind as Kinds);
-    if (/ /.test(kind as string)) {
-      const words: unknown[] = (kind as string).split(' ');
-      const found = value === undefined ? 0 : words.indexOf(value);
-      must(found >= 0, `one of ${words.join(' ')}`);
-      return found;
+    if (typeof kind === 'string') {
+      const words: unknown[] = kind.split(' ');
+      const found = words.indexOf(value);
+      if (words[1]) must(value === undefined || (!!value && found >= 0), `one of ${kind}`);
+      else must(value === undefined || typeof value === kind, `of type ${kind}`);
+      return words[1] ? Math.max(found, 0) : [value];
     }
-    if (value === undefined) return typeof kind === 'string' ? [undefined] : [kind];
-    if (Array.isArray(kind))
-      must(Array.isArray(value) && value.every(isIn(1_000, 4_999)), 'a list of close codes from 1000 to 4999');
-    else if (typeof kind === 'string') must(typeof value === kind, `of type ${kind}`);
-    else if (typeof kind === 'number') {
-      const min = ZERO.test(name) ? 0 : 1;
-      must(isIn(min, Infinity)(value), `a whole number from ${min}`);
+    if (Array.isArray(kind)) {
+      const [initial, min = 1, max = LONGEST] = kind;
+      must(value === undefined || isIn(value, min, max), `a whole number from ${min} to ${max}`);
+      return value ?? initial;
     }
-    return [value];
+    if (kind && 'codes_' in kind) {
+      const list = value === undefined ? kind.codes_ : value;
+      must(
+        Array.isArray(list) && !list[CODES] && list.every((code) => isIn(code, 1_000, 4_999)),
+        'a list of close codes from 1000 to 4999',
+      );
+      return [list];
+    }
+    return kind ? read(where + name + '.', value === undefined ? {} : value, kind as Kinds) : [value];
   });
 }
 

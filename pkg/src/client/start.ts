@@ -7,7 +7,7 @@ import type { ClientStatus, ConnectionState } from '../public/api.js';
 import { Source } from '../store.js';
 import { ask, cancel, wait } from './ask.js';
 import { dialEarly, dropEarly, hangUp, listenToPage } from './connection.js';
-import { discard, drain, enter, give, instantiate, registers, wasm } from './core.js';
+import { discard, drain, enter, give, instantiate, prepare, registers, wasm } from './core.js';
 import { emit, isClosed, notify, report } from './delivery.js';
 import { restore, salvage, stall } from './entities.js';
 import { seeds } from './names.js';
@@ -108,6 +108,7 @@ export function onTrap(cause: unknown): void {
   end(4000);
   report('fault', undefined, cause);
   if (isClosed) return;
+  prepare(loaded!);
   stall();
   // The same frame may trap again.
   startLater();

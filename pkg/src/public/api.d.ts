@@ -105,7 +105,7 @@ export interface Topic<S = unknown> extends Store<ReadonlyMap<string, EntitySnap
   readonly error: InorderError | undefined;
 }
 
-/** `offline`: the next dial is armed. `stopped`: the server said stop, `connect()` starts again. */
+/** `offline`: the next dial is armed. `stopped`: the server said stop, or a policy forbids wasm; `connect()` starts again. */
 export type ConnectionState = 'idle' | 'connecting' | 'live' | 'offline' | 'closed' | 'stopped';
 
 /** The state of the connection. Frozen, and the same object until it changes. */

@@ -338,7 +338,7 @@ async function happen(entry: Entry, call = 0, when: When = 'before', kind: Kind 
   watch.reset();
   if (call > 0) {
     if (watch.trapped !== trapped + 1) world.faults.push('it did not trap');
-    if (watch.made === instances) world.faults.push('there is no new instance');
+    if (!world.isClosed && watch.made === instances) world.faults.push('there is no new instance');
     if (!world.isClosed && world.traps !== 1) world.faults.push(`reported ${world.traps} times`);
     if (before && (before.isHeard || before.readyState < 2)) world.faults.push('the old socket is left open');
   }

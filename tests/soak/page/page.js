@@ -43,6 +43,11 @@ addEventListener('pagehide', ({ persisted }) => {
   navigator.sendBeacon(address, JSON.stringify(notes));
 });
 
+if (query.has('traps')) {
+  note('traps');
+  await import('./traps.js');
+}
+
 const client = createClient({
   url: query.get('gateway'),
   models: {
