@@ -1,5 +1,5 @@
 // npm run mutants: changes the core in one place at a time; some test must notice. cargo-mutants makes the changes, the
-// unit tests of the core and tests/{judge,accept,counters,wire}.rs judge them.
+// unit tests of the core and tests/{counters,limits,accept,judge,wire}.rs judge them.
 //
 //   npm run mutants                          all of them: hours
 //   npm run mutants -- --shard 3/20          every twentieth, from the third on
@@ -12,6 +12,9 @@ import { setup } from './setup.mjs';
 import * as tools from './tools.mjs';
 
 const { nativeCargoEnv, root, targetDir } = tools;
+
+/** Who judges, the sharpest first. */
+const JUDGES = ['--lib', '--test=counters', '--test=limits', '--test=accept', '--test=judge', '--test=wire'];
 
 /** The judge takes a second or two; a mutant that loops takes for ever. */
 const TIMEOUT_S = 40;
@@ -62,8 +65,7 @@ async function main() {
   const args = tool('--config', config, '--profile', 'mutants', '--output', output, '--timeout', `${TIMEOUT_S}`);
   args.push('--baseline=run', '--sharding=round-robin', '--no-shuffle', ...more);
   // For the build as well as for the run: a mutant is built for its judges alone.
-  for (const only of ['--lib', '--test=judge', '--test=wire', '--test=accept', '--test=counters'])
-    args.push(`--cargo-arg=${only}`);
+  for (const judge of JUDGES) args.push(`--cargo-arg=${judge}`);
   const limited = `ulimit -v ${ADDRESS_SPACE_KIB}; exec "$@"`;
   await tools.start('sh', ['-c', limited, 'sh', tools.cargoTools['cargo-mutants'].path, ...args], {
     cwd: root,

@@ -40,8 +40,11 @@ const REMEMBERED = 64;
 /** Heartbeats remembered; two decide. */
 const BEATS = 64;
 
-/** A column that was told of something newer says so within this time, in milliseconds: the grace, and a turn. */
-const TOLD_MS = 1_000;
+/**
+ * A column that was told of something newer says so within this time, in milliseconds: inorder does when it asks, and of
+ * many that have to ask 16 do at a time (R20).
+ */
+const TOLD_MS = 5_000;
 
 /** What the columns are compared with: the truth now, and since when. */
 export class Judge {

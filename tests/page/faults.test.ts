@@ -51,8 +51,9 @@ const newEpoch =
     expect(answer.status).toBe(200);
   };
 
-/** How much of the wire is told of what was wrong, in milliseconds. */
+/** How much of the wire is told of what was wrong, and of what never became right, in milliseconds. */
 const TOLD_MS = 15_000;
+const LONG_MS = 75_000;
 
 /** What happened before something was wrong. */
 const story = (wrong: readonly (Marked | Fault)[], tape: Tape): string =>
@@ -93,7 +94,10 @@ async function ordeal(seconds: number, deeds: readonly Deed[]): Promise<void> {
 
     const right = async (): Promise<string[]> =>
       differences(await readColumn(page, 'inorder'), await readTruth(gateway.url));
-    const took = await until(RIGHT_MS, right);
+    const took = await until(RIGHT_MS, right).catch((error: Error) => {
+      const entity = /^(\S+): shown/m.exec(error.message)?.[1] ?? '';
+      throw new Error([error.message, ...tape.before(Date.now(), LONG_MS, entity)].join('\n  '));
+    });
     const { shown, wrong, marked } = await page.evaluate(() => ({
       shown: window.shown,
       wrong: window.wrong,

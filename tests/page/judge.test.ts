@@ -53,11 +53,11 @@ const rows: readonly Row[] = [
   {
     what: 'the truth before, live, told just now',
     cell: shown(1, live),
-    at: 17_900,
+    at: 21_900,
     verdict: 'late',
     beats: [12_000, 17_000],
   },
-  { what: 'the truth before, live, told', cell: shown(1, live), at: 18_000, verdict: 'wrong', beats: [12_000, 17_000] },
+  { what: 'the truth before, live, told', cell: shown(1, live), at: 22_000, verdict: 'wrong', beats: [12_000, 17_000] },
   { what: 'what never was at its number', cell: shown(2, { state: data(7) }), at: 10_001, verdict: 'wrong' },
   { what: 'what never was, before', cell: shown(1, { state: data(7) }), at: 10_001, verdict: 'wrong' },
   {

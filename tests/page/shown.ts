@@ -113,7 +113,7 @@ export function differences(column: ReadonlyMap<string, Shown>, truth: ReadonlyM
     const of = (at: string | undefined): string => (isTerminal(entity, status) ? '' : ` of ${at}`);
     const right = `#${seq} ${status} ${progressOf(data)}${of(epoch)}`;
     const shown = cell && `#${cell.seq} ${cell.status} ${cell.progress}${of(cell.epoch)}`;
-    if (shown !== right) wrong.push(`${entity}: shown ${shown ?? 'nothing'}, is ${right}`);
+    if (shown !== right) wrong.push(`${entity}: shown ${shown ?? 'nothing'} (${cell?.sync}), is ${right}`);
   }
   for (const entity of column.keys()) if (!truth.has(entity)) wrong.push(`${entity}: shown, is no member`);
   return wrong;

@@ -180,7 +180,8 @@ async fn open_socket(
     if gateway.faults.as_ref().is_some_and(|faults| faults.is_away(query.faults.as_deref())) {
         return Err(unavailable("The gateway has crashed, on purpose."));
     }
-    let stage = gateway.faults.clone().map(|faults| Box::new(Stage::new(faults, query.faults)));
+    let epoch = gateway.log.epoch();
+    let stage = gateway.faults.clone().map(|faults| Box::new(Stage::new(faults, query.faults, epoch)));
     Ok(upgrade.on_upgrade(move |socket| socket::serve(gateway, socket, stage)))
 }
 

@@ -397,6 +397,7 @@ impl Socket {
             return Ok(());
         };
         let mut out = Out::default();
+        stage.go_over(self.gateway.log.epoch(), &mut out);
         stage.push(text, Instant::now(), &mut out);
         self.let_out(out)
     }
@@ -404,6 +405,7 @@ impl Socket {
     fn poll_stage(&mut self) -> Result<(), End> {
         let mut out = Out::default();
         if let Some(stage) = &mut self.stage {
+            stage.go_over(self.gateway.log.epoch(), &mut out);
             stage.poll(Instant::now(), &mut out);
         }
         self.let_out(out)

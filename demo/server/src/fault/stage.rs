@@ -96,11 +96,13 @@ pub struct Stage {
     crash_by: Option<Instant>,
     second: Instant,
     silent: bool,
+    /// What waits is of this epoch of the log.
+    epoch: Arc<str>,
 }
 
 impl Stage {
-    /// The stage of a socket that was opened with this key.
-    pub fn new(faults: Arc<Faults>, key: Option<String>) -> Stage {
+    /// The stage of a socket that was opened with this key, in this epoch of the log.
+    pub fn new(faults: Arc<Faults>, key: Option<String>, epoch: Arc<str>) -> Stage {
         let rng = faults.rng(key.as_deref());
         let mut stage = Stage {
             faults,
@@ -112,6 +114,7 @@ impl Stage {
             crash_by: None,
             second: Instant::now() + SECOND,
             silent: false,
+            epoch,
         };
         let half_open = stage.settings().half_open;
         stage.silent = stage.chance(half_open);
@@ -155,6 +158,17 @@ impl Stage {
             Deed::Crash => self.crash_by = Some(now + CRASH),
             Deed::Cut | Deed::StaleSnapshot => {}
         }
+    }
+
+    /// The log's epoch is this one now. Whoever comes back from a backup is another process: what the one before had in
+    /// its hands is gone, and no late frame or copy of it comes after the new ones.
+    pub fn go_over(&mut self, epoch: Arc<str>, out: &mut Out) {
+        if epoch == self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        out.lost += self.late.drain(..).map(|late| late.text.len()).sum::<usize>();
+        self.copies = Copies::default();
     }
 
     /// Takes a pushed frame.
@@ -277,7 +291,7 @@ mod tests {
     fn stage(settings: Settings) -> Stage {
         let faults = Faults::new(settings.seed);
         faults.set(None, settings);
-        Stage::new(Arc::new(faults), None)
+        Stage::new(Arc::new(faults), None, "e".into())
     }
 
     /// Pushes frames `0`, `1` … and lets go everything; what was written.
@@ -309,6 +323,26 @@ mod tests {
             |seed| Settings { seed, drop: 0.2, duplicate: 0.2, reorder: 0.2, delay: 20, ..Settings::default() };
         assert_eq!(run(settings(5), 200), run(settings(5), 200));
         assert_ne!(run(settings(5), 200), run(settings(6), 200));
+    }
+
+    #[test]
+    fn nothing_late_comes_after_a_new_epoch() {
+        let mut stage = stage(Settings { duplicate: 1.0, reorder: 1.0, ..Settings::default() });
+        let now = Instant::now();
+        let mut out = Out::default();
+        for _ in 0..10 {
+            stage.push("old".into(), now, &mut out);
+        }
+        stage.go_over("e".into(), &mut out);
+        assert_eq!(stage.copies.waiting.len(), 10, "the same epoch");
+        let (ready, late) = (out.ready.len(), stage.late.len());
+        assert!(late > 0, "some are late");
+        stage.go_over("f".into(), &mut out);
+        stage.push("new".into(), now, &mut out);
+        stage.poll(now + Duration::from_secs(60), &mut out);
+        stage.poll(now + Duration::from_secs(120), &mut out);
+        assert_eq!(out.lost, late * "old".len());
+        assert!(out.ready[ready..].iter().all(|text| &**text == "new"), "{:?}", out.ready);
     }
 
     #[test]
