@@ -312,7 +312,8 @@ function commit(
     // Shown at once, not in a second call.
     if (locks) cell.sync_ = FINAL_SYNC;
   } else slots[handle] = state;
-  if (locks) put(LOCK, handle);
+  // A trap in there must not keep the change from those who wait for it.
+  if (locks) enter(lock, handle);
   if (changes.subscriptions_[0] || (cell && cell.readers_ !== NO_READERS)) {
     const shown = cell ?? { epoch_: epochNames[epoch], status_: named ?? statusNames[read(handle)[4]!] };
     const kind = whole ? 'snapshot' : 'event';
@@ -322,6 +323,10 @@ function commit(
   }
   changed(handle, cell);
   return true;
+}
+
+function lock(handle: number): void {
+  put(LOCK, handle);
 }
 
 /** An entity changed: tells who listens, and ends who reads when it is final. */
