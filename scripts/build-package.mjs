@@ -3,7 +3,13 @@
 //   cargo ─▶ wasm-opt ─▶ text ─▶ a chunk of its own ─┐
 //   pkg/src/*.ts ─────────────────────────▶ rolldown ┴─▶ terser ─▶ pkg/dist
 //
-// Prints what it weighs; with `--check` it fails when the entry weighs too much.
+// And the same for people who look for a fault, as `inorder/debug`: nothing is minified, and the wasm has its names, checks
+// itself and says why it panics.
+//
+//   --check           fails when something weighs too much
+//   --without-debug   leaves `inorder/debug` out: a first build is a minute faster
+//
+// Prints what it weighs; what is for debugging does not count.
 import { copyFile, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -45,18 +51,32 @@ const INTERNAL = /_$/;
 const source = join(root, 'pkg/src');
 const out = join(root, 'pkg/dist');
 const work = join(webTargetDir, 'package');
+const target = 'wasm32-unknown-unknown';
+
+const cargoBuild = (args, env, options) =>
+  run(
+    webCargo(),
+    ['build', '--locked', '--lib', '--target', target, '--no-default-features', '--quiet', '-Z', ...args],
+    { cwd: root, env: webCargoEnv(env), ...options },
+  );
 
 /** Builds the wasm; returns the bytes. */
 async function buildWasm(options) {
-  const args = ['build', '--locked', '--lib', '--profile', 'web', '--target', 'wasm32-unknown-unknown'];
-  args.push('-Z', 'build-std=std,panic_abort', '-Z', 'build-std-features=optimize_for_size');
-  args.push('--no-default-features', '--quiet');
-  await run(webCargo(), args, { cwd: root, env: webCargoEnv({ RUSTFLAGS }), ...options });
-  await mkdir(work, { recursive: true });
-  const built = join(webTargetDir, 'wasm32-unknown-unknown/web/inorder.wasm');
+  const std = ['build-std=std,panic_abort', '-Z', 'build-std-features=optimize_for_size'];
+  await cargoBuild([...std, '--profile', 'web'], { RUSTFLAGS }, options);
+  const built = join(webTargetDir, target, 'web/inorder.wasm');
   const optimised = join(work, 'inorder.wasm');
   await run(wasmOpt(), [...FEATURES, '-Oz', '--converge', '--strip-producers', built, '-o', optimised], options);
   return readFile(optimised);
+}
+
+/** Builds the wasm of `inorder/debug`; its standard library is the one that the tests of the driver need anyway. */
+async function buildDebugWasm(options) {
+  await cargoBuild(['build-std=std,panic_abort,panic_unwind', '--features', 'messages'], {}, options);
+  const built = join(webTargetDir, target, 'debug/inorder.wasm');
+  const named = join(work, 'debug.wasm');
+  await run(wasmOpt(), [...FEATURES, '--strip-dwarf', '--strip-producers', '-g', built, '-o', named], options);
+  return readFile(named);
 }
 
 /** Printable characters that neither JavaScript nor HTML minds in a string. */
@@ -129,14 +149,14 @@ export function perClient() {
   };
 }
 
-export async function bundle(wasm) {
+export async function bundle(wasm, { entries, dir, debug }) {
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
   const packed = pack(wasm);
   const build = await rolldown({
-    input: { index: join(source, 'index.ts'), slim: join(source, 'slim.ts'), react: join(source, 'react.ts') },
+    input: Object.fromEntries(entries.map((name) => [name, join(source, `${name}.ts`)])),
     external: ['react'],
     platform: 'neutral',
-    transform: { target: 'es2022', define: { VERSION: JSON.stringify(version) } },
+    transform: { target: 'es2022', define: { VERSION: JSON.stringify(version), DEBUG: String(debug) } },
     plugins: [
       perClient(),
       {
@@ -147,27 +167,35 @@ export async function bundle(wasm) {
     ],
   });
   const { output } = await build.generate({
-    dir: out,
+    dir,
     format: 'esm',
     entryFileNames: '[name].js',
     chunkFileNames: '[name].js',
     sourcemap: true,
   });
   await build.close();
+  await mkdir(dir, { recursive: true });
   // The same short names in all chunks.
   const nameCache = {};
   for (const { type, fileName, code, map } of output) {
     if (type !== 'chunk') continue;
+    if (debug) {
+      await writeFile(join(dir, fileName), code);
+      await writeFile(join(dir, `${fileName}.map`), map.toString());
+      continue;
+    }
+    // Next.js wants to know which modules are of no use on a server; rolldown and terser drop the directive.
+    const preamble = fileName === 'react.js' ? "'use client';" : '';
     const small = await minify(code, {
       ...{ module: true, ecma: 2020, nameCache },
       // Not `reduce_funcs`: a function that is used once would be made anew at each call.
       compress: { passes: 3, pure_getters: true, unsafe_arrows: true, keep_fargs: false, reduce_funcs: false },
       mangle: { properties: { regex: INTERNAL } },
-      format: { wrap_func_args: false },
+      format: { wrap_func_args: false, preamble },
       sourceMap: { content: map, includeSources: true, url: `${fileName}.map` },
     });
-    await writeFile(join(out, fileName), small.code);
-    await writeFile(join(out, `${fileName}.map`), small.map);
+    await writeFile(join(dir, fileName), small.code);
+    await writeFile(join(dir, `${fileName}.map`), small.map);
   }
 }
 
@@ -192,11 +220,13 @@ async function reach(entry, seen = new Set()) {
 }
 
 /** Builds everything and returns the sizes. */
-export async function buildPackage(options = {}) {
-  await mkdir(out, { recursive: true });
+export async function buildPackage({ debug = true, ...options } = {}) {
+  for (const folder of [out, work]) await mkdir(folder, { recursive: true });
   const wasm = await buildWasm(options);
+  const debugWasm = debug && (await buildDebugWasm(options));
   for (const file of await readdir(out)) await rm(join(out, file), { recursive: true });
-  await bundle(wasm);
+  await bundle(wasm, { entries: ['index', 'slim', 'react'], dir: out, debug: false });
+  if (debugWasm) await bundle(debugWasm, { entries: ['index'], dir: join(out, 'debug'), debug: true });
   await writeFile(join(out, 'inorder.wasm'), wasm);
   for (const file of await readdir(join(source, 'public')))
     await copyFile(join(source, 'public', file), join(out, file));
@@ -214,7 +244,7 @@ export async function buildPackage(options = {}) {
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
   stopOnSignals();
   try {
-    const sizes = await buildPackage();
+    const sizes = await buildPackage({ debug: !process.argv.includes('--without-debug') });
     console.log('bytes                     min     gzip   brotli');
     for (const [what, { min, gzip, brotli }] of Object.entries(sizes)) {
       console.log(what.padEnd(20) + [min, gzip, brotli].map((n) => n.toLocaleString('en').padStart(9)).join(''));

@@ -7,11 +7,10 @@ import { setup } from './setup.mjs';
 import { bin, isStopping, nativeCargo, nativeCargoEnv, root, run, stopOnSignals, targetDir } from './tools.mjs';
 
 /** Builds the npm package into pkg/dist: wasm, glue, facade; prints what it weighs, and fails on too much if asked to. */
-export const buildPackage = ({ check = false, ...options } = {}) =>
-  run(process.execPath, [join(root, 'scripts/build-package.mjs'), ...(check ? ['--check'] : [])], {
-    cwd: root,
-    ...options,
-  });
+export const buildPackage = ({ check = false, debug = true, ...options } = {}) => {
+  const args = [...(check ? ['--check'] : []), ...(debug ? [] : ['--without-debug'])];
+  return run(process.execPath, [join(root, 'scripts/build-package.mjs'), ...args], { cwd: root, ...options });
+};
 
 /** Builds the demo's page into demo/dist; it imports the package, which must be built. */
 export const buildPage = (options = {}) =>

@@ -162,7 +162,7 @@ const NEEDS = {
   },
 };
 
-const BUILD = ['node modules', 'native Rust', 'Rust for wasm', 'wasm-bindgen'];
+const BUILD = ['node modules', 'native Rust', 'Rust for wasm'];
 const LINT = ['node modules', 'native Rust', 'Rust for wasm', 'rustfmt', 'clippy', 'clippy for wasm'];
 const BROWSERS = ['Chromium', 'Firefox', 'geckodriver', 'WebKit', 'ps'];
 
@@ -180,7 +180,11 @@ export const COMMANDS = {
   audit: ['native Rust', 'cargo-deny'],
   bench: [...BUILD, 'node modules of the peers', 'Chromium'],
   toolchains: [...BUILD, 'node modules of all toolchains', 'Chromium'],
-  test: [...new Set([...BUILD, ...LINT, ...BROWSERS, 'C++ compiler', 'cargo-deny']), 'node modules of the toolchains', 'node modules of the frameworks'],
+  test: [
+    ...new Set([...BUILD, ...LINT, ...BROWSERS, 'wasm-bindgen', 'C++ compiler', 'cargo-deny']),
+    'node modules of the toolchains',
+    'node modules of the frameworks',
+  ],
 };
 
 const runsCargo = (subcommand) =>
@@ -210,9 +214,13 @@ async function cargoInstall(crate, ...features) {
   // Built beside its place and renamed, so that an interrupted build is not mistaken for the tool.
   const fresh = `${folder}.${process.pid}`;
   const install = (...how) =>
-    tools.run(tools.nativeCargo(), ['install', ...how, ...features, '--quiet', '--version', version, '--root', fresh, crate], {
-      env: tools.nativeCargoEnv({ CARGO_TARGET_DIR: join(fresh, 'build'), ...QUICKLY_BUILT }),
-    });
+    tools.run(
+      tools.nativeCargo(),
+      ['install', ...how, ...features, '--quiet', '--version', version, '--root', fresh, crate],
+      {
+        env: tools.nativeCargoEnv({ CARGO_TARGET_DIR: join(fresh, 'build'), ...QUICKLY_BUILT }),
+      },
+    );
   try {
     try {
       await install('--locked');

@@ -45,7 +45,7 @@ async function main() {
   const began = performance.now();
   say('building the package, the page and the gateway');
   const [, gateway] = await both(
-    buildPackage().then(() => buildPage()),
+    buildPackage({ debug: false }).then(() => buildPage()),
     // Unoptimised: it builds in half the time, and is fast enough for one person's page.
     buildGateway({ profile: 'debug' }),
   );

@@ -140,9 +140,6 @@ export function webClippy() {
   return webToolchain()?.kind === 'debian' ? ['/usr/bin/cargo-clippy', 'clippy'] : [webCargo(), 'clippy'];
 }
 
-/** The path of the `wasm-bindgen` command line tool. */
-export const wasmBindgen = () => installed(cargoTools['wasm-bindgen-cli'].path, 'build');
-
 /** The path of the runner of wasm-bindgen tests; it comes with `wasm-bindgen`. */
 export const wasmBindgenTestRunner = () =>
   installed(join(cargoTools['wasm-bindgen-cli'].folder, 'bin/wasm-bindgen-test-runner'), 'test');

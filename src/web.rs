@@ -12,6 +12,8 @@
 //! place that called (R38). Numbers cross as arguments of `accept`, all others in the [`registers`].
 
 mod inputs;
+#[cfg(feature = "messages")]
+mod message;
 mod options;
 mod outputs;
 
@@ -64,6 +66,8 @@ pub extern "C" fn registers() -> *mut f64 {
 /// Gives the client the options in the registers; to be called first, and once.
 #[unsafe(no_mangle)]
 pub extern "C" fn create(seed_high: u32, seed_low: u32) {
+    #[cfg(feature = "messages")]
+    message::keep();
     let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
     options::config(numbers(), client().configure(seed));
 }

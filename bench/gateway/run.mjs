@@ -148,6 +148,8 @@ async function run(start, { sockets, entities, events, perSecond = 0, database }
     const took = (read.at - began) / 1e6;
     const { latencies, bytes, messages, broken } = await receivers.ask('read', { full: true });
     latencies.sort((a, b) => a - b);
+    const metrics = await Promise.all((server.gateways ?? []).map((gateway) => gateway.metrics()));
+    const counted = (name) => metrics.reduce((total, of) => total + of[name], 0);
     const sum = (list) => list.reduce((total, value) => total + value, 0);
     const spent = (name, after) => (after - cpu[name]) / took;
     return {
@@ -160,6 +162,7 @@ async function run(start, { sockets, entities, events, perSecond = 0, database }
       p50: quantile(latencies, 0.5) / 1_000,
       p99: quantile(latencies, 0.99) / 1_000,
       perMessage: read.events / messages,
+      perCommit: metrics.length > 0 ? counted('inorder_events_total') / counted('inorder_batches_total') : undefined,
       bytesPerEvent: bytes / read.events,
       cores: {
         server: (sum(server.pids.map(cpuOf)) - sum(cpu.server)) / took,
@@ -178,6 +181,7 @@ async function run(start, { sockets, entities, events, perSecond = 0, database }
 const FLOW = [
   'events/s',
   'deliveries/s',
+  'events/commit',
   'events/message',
   'p50 ms',
   'p99 ms',
@@ -190,6 +194,7 @@ const FLOW = [
 const flow = (result) => [
   number(result.eventsPerSecond),
   number(result.deliveriesPerSecond),
+  number(result.perCommit, 1),
   number(result.perMessage, 1),
   number(result.p50, 1),
   number(result.p99, 1),

@@ -17,9 +17,12 @@ export class Page {
   gaps = 0;
   events = 0;
   dials = 0;
+  errors = [];
   /** Bytes of messages, received and sent. */
   bytes = 0;
   sent = 0;
+  /** Cursors that came with heartbeats. */
+  cursors = 0;
   #topic;
   #socket;
   #away = Promise.resolve();
@@ -32,7 +35,10 @@ export class Page {
         // The proxy's certificate is its own.
         super(url, protocols, { rejectUnauthorized: false });
         page.#socket = this;
-        this.on('message', (data) => (page.bytes += data.length));
+        this.on('message', (data) => {
+          page.bytes += data.length;
+          page.cursors += data.includes('"cursors":[[') ? 1 : 0;
+        });
       }
 
       send(text, ...more) {
@@ -54,6 +60,7 @@ export class Page {
       models: { order: model({ reduce: 'merge', reopen: 'epoch' }) },
     });
     this.client.on('change', (change) => this.#see(change));
+    this.client.on('error', (error) => this.errors.push(`${error.code}: ${error.message}`));
     this.client.on('gap', () => (this.gaps += 1));
     this.#topic = this.client.topic(topic);
     this.#topic.subscribe(() => {});
@@ -101,7 +108,11 @@ export class Page {
   differences(truth) {
     const members = this.members();
     const wrong = [];
-    if (this.#topic.sync !== 'live') return [`the topic is ${this.#topic.sync}`];
+    if (this.#topic.sync !== 'live') {
+      const { connection, retryAt } = this.client.status.getSnapshot();
+      const due = retryAt === undefined ? '' : `, to dial in ${retryAt - Date.now()} ms`;
+      return [`the topic is ${this.#topic.sync}, the client ${connection}${due}; ${this.errors.slice(-3).join('; ')}`];
+    }
     if (members.size !== truth.size) wrong.push(`${members.size} members instead of ${truth.size}`);
     for (const [name, { seq, epoch, status, data }] of truth) {
       const shown = members.get(name);

@@ -484,6 +484,7 @@ impl Socket {
                 for state in states {
                     self.send_state(&state, None)?;
                     self.following.answered(&state.entity, state.seq);
+                    self.doubt(&state.entity);
                 }
                 Ok(())
             }
@@ -503,12 +504,21 @@ impl Socket {
             Ok(states) => {
                 self.covered(states.first().map_or(0, |state| state.row)).await?;
                 for state in states {
+                    self.doubt(&state.entity);
                     let state = self.perhaps_older(state).await;
                     self.send_state(&state, Some(&request))?;
                 }
                 Ok(())
             }
             Err(error) => entities.iter().try_for_each(|entity| self.unavailable(&request, entity, &error)),
+        }
+    }
+
+    /// Where faults are made, a state may be lost or be an old one, and the entity quiet ever after: its head is told with
+    /// the next heartbeats (R21). Elsewhere neither can happen, and naming all members of a topic would cost too much.
+    fn doubt(&mut self, entity: &Arc<str>) {
+        if self.stage.is_some() {
+            self.following.replayed(entity);
         }
     }
 
@@ -553,7 +563,8 @@ impl Socket {
 
     /// Queues everything up to a row before what was read at this row (G13).
     async fn covered(&mut self, row: u64) -> Result<(), End> {
-        self.gateway.hub.delivered(row).await;
+        // Early or not, it is told: a head that is early only costs a question.
+        let _ = self.gateway.hub.delivered(row).await;
         self.take_all()
     }
 

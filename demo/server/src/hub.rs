@@ -166,10 +166,11 @@ impl Hub {
     }
 
     /// Waits until everything up to a row was delivered, so that what is read at this row can be queued
-    /// behind it (G13). Gives up when the push hangs: a head that is early only costs a question.
-    pub async fn delivered(&self, row: u64) {
+    /// behind it (G13). Gives up when the push hangs, and says so: a head that is early costs a question, a cursor
+    /// that is early would hide what was not sent.
+    pub async fn delivered(&self, row: u64) -> bool {
         let mut pushed = self.pushed.subscribe();
-        let _ = timeout(PUSH_PATIENCE, pushed.wait_for(|pushed| *pushed >= row)).await;
+        timeout(PUSH_PATIENCE, pushed.wait_for(|pushed| *pushed >= row)).await.is_ok()
     }
 
     fn all_followers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Arc<Mailbox>>>> {
@@ -256,7 +257,7 @@ impl Hub {
                     (Vec::new(), since)
                 }
             };
-            self.delivered(row).await;
+            let (heads, row) = if self.delivered(row).await { (heads, row) } else { (Vec::new(), self.pushed()) };
             let beat = Arc::new(Beat { heads, row });
             for mailbox in self.all_mailboxes().values() {
                 let _ = mailbox.deliveries.send(Delivery::Beat(beat.clone()));

@@ -3,6 +3,7 @@ import { source } from '#given';
 import { CONNECT } from '../boundary.js';
 import { InorderError } from '../errors.js';
 import { load, loaded } from '../load.js';
+import { explain } from '../message.js';
 import type { ClientStatus, ConnectionState } from '../public/api.js';
 import { Source } from '../store.js';
 import { ask, cancel, wait } from './ask.js';
@@ -12,6 +13,9 @@ import { emit, isClosed, notify, report, RESOLVED } from './delivery.js';
 import { isFollowed, restore, salvage, stall } from './entities.js';
 import { seeds } from './names.js';
 import { models, numbers } from './options.js';
+
+/** Whether this is `inorder/debug`. */
+declare const DEBUG: boolean;
 
 /** After a trap or a failed load: the first wait and the longest. */
 const RETRY_BASE = 500;
@@ -108,6 +112,7 @@ export function end(code: number): void {
 /** The wasm trapped, or this code has a bug: everything resumes from a new instance, after a wait (R38). */
 export function onTrap(cause: unknown): void {
   if (!wasm) throw cause;
+  if (DEBUG) cause = explain(cause, wasm);
   salvage();
   end(4000);
   report('fault', undefined, cause);

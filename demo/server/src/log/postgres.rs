@@ -311,6 +311,8 @@ impl Postgres {
                 }
             }
         }
+        // Its transaction is rolled back only when it is used again, and holds locks until then.
+        *held = None;
         Err(lost())
     }
 

@@ -154,6 +154,22 @@ async fn stale_snapshots_are_states_that_were() {
 }
 
 #[tokio::test]
+async fn a_quiet_entity_that_was_answered_with_an_old_state_is_named_by_the_next_heartbeats() {
+    let gateway = Gateway::quiet(&["--faults", "--heartbeat", "0.2"]).await;
+    gateway.count("job/1", 1, 9).await;
+    let mut socket = follower(&gateway).await;
+    // Three intervals later no heartbeat names it any more by itself.
+    while !socket.until_heartbeat().await.1.heads.is_empty() {}
+    set(&gateway, json!({ "stale_snapshot": 1 })).await;
+    socket.send(json!({ "type": "snapshot", "request": 2, "entities": ["job/1"] })).await;
+    let (answer, heartbeat) = socket.until_heartbeat().await;
+    assert_eq!(answer.len(), 1, "{answer:?}");
+    assert_ne!(answer[0], "snapshot job/1 9", "it is an old one");
+    let named: Vec<_> = heartbeat.heads.iter().map(|head| (head.0.as_str(), head.2)).collect();
+    assert_eq!(named, [("job/1", 9)]);
+}
+
+#[tokio::test]
 async fn a_cut_has_no_close_frame() {
     let gateway = breakable().await;
     let mut socket = follower(&gateway).await;
