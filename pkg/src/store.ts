@@ -10,17 +10,24 @@ export interface Subscription {
 }
 
 /** Something with a current value and listeners. */
-export class Source {
+export interface Source {
   /** Its only listener: beside what it hears, not three objects away. */
   quick_: ((value: any) => void) | undefined;
   /** Whether it waits for the next flush. */
-  isPending_ = false;
+  isPending_: boolean;
   /** Replaced, never changed in place: a running loop keeps the list that it began with. */
-  subscriptions_: readonly Subscription[] = [];
-
+  subscriptions_: readonly Subscription[];
   /** The current value, the same object until something changes. */
-  constructor(readonly value_: (() => unknown) | undefined) {}
+  readonly value_: (() => unknown) | undefined;
 }
+
+/** Makes a source that is no entity. */
+export const makeSource = (value_: (() => unknown) | undefined): Source => ({
+  quick_: undefined,
+  isPending_: false,
+  subscriptions_: [],
+  value_,
+});
 
 /** Makes what `subscribe` and `on` return: a function that runs `end` once. */
 export function makeStop(end: (() => void) | undefined): Stop {

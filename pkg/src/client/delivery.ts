@@ -2,7 +2,7 @@
 import { options } from '#given';
 import { InorderError } from '../errors.js';
 import type { ClientEvents, ErrorCode, Listener, Stop } from '../public/api.js';
-import { makeStop, Source, type Subscription } from '../store.js';
+import { makeSource, makeStop, type Source, type Subscription } from '../store.js';
 
 /** Milliseconds between flushes of a hidden page, which has no animation frames. */
 const HIDDEN_FRAME = 100;
@@ -30,7 +30,7 @@ export const isHidden = (): boolean => typeof document !== 'undefined' && docume
 
 export function eventsOf(type: string): Source {
   let source = events.get(type);
-  if (!source) events.set(type, (source = new Source(undefined)));
+  if (!source) events.set(type, (source = makeSource(undefined)));
   return source;
 }
 

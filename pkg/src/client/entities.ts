@@ -113,6 +113,7 @@ export function cellOf(handle: number): Cell {
   cell.handle_ = handle;
   cell.state_ = state;
   cell.shown_ = undefined;
+  cell.isMember_ = traits[handle]! > MODEL_MASK;
   cell.status_ = statusNames[known[4]!];
   if (epoch >= 0) {
     cell.sync_ = known[0]!;
@@ -216,7 +217,7 @@ export function applied(
     cell.sync_ === LIVE &&
     cell.readers_ === NO_READERS &&
     model.ends_[status] === 0 &&
-    traits[handle]! <= MODEL_MASK &&
+    !cell.isMember_ &&
     changes.quick_ === undefined
   ) {
     // Most events, and what `commit` would do with them.
@@ -382,6 +383,8 @@ function setGroup(member: number, group: readonly number[]): void {
     groupNumbers.set(key, number);
   }
   traits[member] = (traits[member]! & MODEL_MASK) | (number << MODEL_BITS);
+  const cell = cellAt(member);
+  if (cell) cell.isMember_ = number > 0;
 }
 
 function membersOf(topic: number): number[] {

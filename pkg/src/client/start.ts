@@ -5,7 +5,7 @@ import { InorderError } from '../errors.js';
 import { load, loaded } from '../load.js';
 import { explain } from '../message.js';
 import type { ClientStatus, ConnectionState } from '../public/api.js';
-import { Source } from '../store.js';
+import { makeSource } from '../store.js';
 import { ask, cancel, wait } from './ask.js';
 import { dialEarly, dropEarly, hangUp, listenToPage } from './connection.js';
 import { discard, drain, enter, give, instantiate, prepare, registers, wasm } from './core.js';
@@ -32,7 +32,7 @@ let lastTrouble = 0;
 let isWanted = false;
 
 export let status: ClientStatus = Object.freeze({ connection: 'idle' });
-export const statusSource = new Source(() => status);
+export const statusSource = makeSource(() => status);
 
 export function setStatus(connection: ConnectionState, wait = -1): void {
   status = Object.freeze(wait < 0 ? { connection } : { connection, retryAt: Math.round(Date.now() + wait) });

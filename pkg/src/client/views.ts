@@ -3,7 +3,7 @@ import { FINAL_SYNC, JOINING } from '../boundary.js';
 import { type Cell, makeChange, type Members, NO_READERS, type Reader, type Shown, SYNCS, UNKNOWN } from '../entity.js';
 import { InorderError } from '../errors.js';
 import type { Abortable, Change, Listener, Stop, Store, Sync } from '../public/api.js';
-import { Source } from '../store.js';
+import { makeSource } from '../store.js';
 import { drain } from './core.js';
 import { follow } from './delivery.js';
 import { find } from './entities.js';
@@ -58,7 +58,7 @@ export class View extends Readable<any> {
   ) {
     const subscribe = (listener: Listener<any>) => {
       const cell = join(this);
-      if (!cell) return follow(new Source(this.getSnapshot), listener);
+      if (!cell) return follow(makeSource(this.getSnapshot), listener);
       const stop = follow(cell, listener, () => leave(cell));
       drain();
       return stop;
