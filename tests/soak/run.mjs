@@ -315,6 +315,8 @@ try {
 } catch (error) {
   if (!isStopping()) expect('the soak ran', false, error.stack);
 }
-await stopAll();
-console.log(`${results.passed} passed, ${results.failed} failed`);
-process.exit(results.failed > 0 ? 1 : 0);
+if (!isStopping()) {
+  await stopAll();
+  console.log(`${results.passed} passed, ${results.failed} failed`);
+  process.exit(results.failed > 0 ? 1 : 0);
+}

@@ -181,7 +181,8 @@ async function tryOut(toolchain, browser) {
       result = await look(browser, `${url}?server=${server.socket}`, shows);
     }
     const faults = result.complaints.filter((text) => !complaint || !text.includes(complaint));
-    if (result.shown !== shows) faults.push(`shown: "${result.shown}", expected: "${shows}"`);
+    const isRight = shows instanceof RegExp ? shows.test(result.shown) : result.shown === shows;
+    if (!isRight) faults.push(`shown: "${result.shown}", expected: "${shows}"`);
     if (sockets !== undefined && server.connections() !== sockets)
       faults.push(`${server.connections()} sockets, expected ${sockets}`);
     if (faults.length > 0) throw new Error(faults.join('\n'));

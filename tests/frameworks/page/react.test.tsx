@@ -109,7 +109,7 @@ describe('React', () => {
   for (const strict of [false, true]) {
     const mode = strict ? ', in StrictMode' : '';
 
-    test(`what is refused is shown and tried once${mode}`, async () => {
+    test(`what is refused is shown, and not tried for ever${mode}`, async () => {
       function Pet() {
         const { sync, error } = useEntity((client as Client<any>).entity('pet/1'));
         rendered.push(`${sync} ${error?.code}`);
@@ -121,7 +121,11 @@ describe('React', () => {
       render(<Pet />, strict);
       expect(await more()).toEqual([]);
       expect(rendered.at(-1)).toBe('failed unknown_model');
-      expect(takeErrors()).toMatchObject([{ code: 'unknown_model', entity: 'pet/1' }]);
+      // Each `subscribe` is refused: StrictMode does it twice.
+      const errors = takeErrors();
+      expect(errors.length).toBeGreaterThan(0);
+      expect(errors.length).toBeLessThanOrEqual(strict ? 2 : 1);
+      for (const error of errors) expect(error).toMatchObject({ code: 'unknown_model', entity: 'pet/1' });
     });
 
     test(`so are other params than those that others use${mode}`, async () => {
