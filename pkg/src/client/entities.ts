@@ -460,20 +460,21 @@ export function salvage(): void {
   // One that broke while it was restored has nothing to add.
   saved ??= entityNames.map((_, handle) => {
     const cell = cellAt(handle);
-    if (cell) {
-      const { sync_, epoch_, seq_ = 0, status_ } = cell;
-      const sync = sync_ === FINAL_SYNC ? FINAL_SYNC : STALE;
-      return epoch_ === undefined ? UNPLACED : [sync, 0, epochOf(epoch_), seq_, statusOf(status_)];
-    }
-    if (isBusy || handle === inHand) return UNPLACED;
     try {
-      wasm!.read(handle);
-      const [sync, , ...place] = registers().subarray(0, 5);
-      return [sync === FINAL_SYNC ? FINAL_SYNC : STALE, 0, ...place];
+      if (cell && cell.epoch_ !== undefined) {
+        const { sync_, epoch_, seq_ = 0, status_ } = cell;
+        return [sync_ === FINAL_SYNC ? FINAL_SYNC : STALE, 0, epochOf(epoch_), seq_, statusOf(status_)];
+      }
+      if (!cell && !isBusy && handle !== inHand) {
+        wasm!.read(handle);
+        const [sync, , ...place] = registers().subarray(0, 5);
+        return [sync === FINAL_SYNC ? FINAL_SYNC : STALE, 0, ...place];
+      }
     } catch {
-      // It joins anew.
-      return UNPLACED;
+      // It traps again.
     }
+    // It joins anew.
+    return UNPLACED;
   });
 }
 
