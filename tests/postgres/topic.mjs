@@ -79,8 +79,9 @@ export async function topicAtScale({ Page, readTruth, writers, gateways, size, c
   });
   /** The page is away while so many members change; from its dial on. */
   const away = (count, come) => async () => {
-    // The second heartbeat from here on covers what the page shows.
-    for (const cursors = page.cursors + 2; page.cursors < cursors; await sleep(20));
+    // The second heartbeat from here on brings a cursor that covers what the page shows, and the fifth one has no heads
+    // of what changed before.
+    for (const cursors = page.cursors + 5; page.cursors < cursors; await sleep(20));
     const back = page.leave();
     await each(members.slice(0, count), change);
     await come?.();

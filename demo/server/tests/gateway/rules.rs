@@ -43,7 +43,7 @@ async fn g01_an_event_and_its_number_are_stored_together_without_holes() {
 async fn g02_a_kill_between_commit_and_push_loses_nothing() {
     let folder = Folder::new();
     let database = folder.path("log.db");
-    let mut gateway = Gateway::with_file(&database, &["--stop-before-push", "3"]).await;
+    let mut gateway = Gateway::with_file(&database, &["--stop-before-push", "3", "--deaf"]).await;
     let epoch = gateway.epoch().await;
     let mut socket = Socket::open(&gateway).await;
     socket.subscribe(1, json!([{ "entity": "job/1" }])).await;
