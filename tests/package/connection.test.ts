@@ -209,6 +209,30 @@ describe('dialing', () => {
     expect(world.sockets).toHaveLength(2);
   });
 
+  test('r23_a_timer_that_fires_early_is_set_again', async () => {
+    // Those of Node do, by a fraction of a millisecond: the deadline has not come yet.
+    const { setTimeout } = globalThis;
+    const now = performance.now.bind(performance);
+    let early = 0;
+    vi.spyOn(performance, 'now').mockImplementation(() => now() - early);
+    vi.spyOn(globalThis, 'setTimeout').mockImplementation(((then: () => void, ms: number) =>
+      setTimeout(() => {
+        early = 0.5;
+        then();
+        early = 0;
+      }, ms)) as never);
+    try {
+      const world = new World({ backoff: { min: 200, base: 200 } });
+      await world.live(5);
+      world.socket.end(1006);
+      expect(world.client.status.getSnapshot().connection).toBe('offline');
+      await world.pass(210);
+      expect(world.sockets).toHaveLength(2);
+    } finally {
+      vi.restoreAllMocks();
+    }
+  });
+
   test('r27_stop_until_connect', async () => {
     const world = new World();
     await world.live(5);
