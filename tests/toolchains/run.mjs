@@ -12,7 +12,7 @@ import { buildPackage } from '../../scripts/build.mjs';
 import { setup } from '../../scripts/setup.mjs';
 import * as tools from '../../scripts/tools.mjs';
 import { EVERY_CHANGE, freePort, serve } from './server.mjs';
-import { LINTERS, judgeFiles, pack } from './tarball.mjs';
+import { LINTERS, judgeFiles, pack, promised } from './tarball.mjs';
 import { MODULE, TOOLCHAINS } from './toolchains.mjs';
 
 const { toolchainsDir } = tools;
@@ -245,7 +245,7 @@ async function main() {
   if (chosen.length === 0)
     throw new Error(`no toolchain is called so; known: ${TOOLCHAINS.map((t) => t.name).join('; ')}`);
   await setup(quick ? 'test' : 'toolchains');
-  if (!existsSync(join(tools.root, 'pkg/dist/index.js'))) await buildPackage();
+  if (!promised().every((file) => existsSync(join(tools.root, file)))) await buildPackage();
 
   const archive = pack(toolchainsDir);
   console.log(`${archive.files.length} files are packed:\n  ${archive.files.join('\n  ')}\n`);

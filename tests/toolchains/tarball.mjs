@@ -12,6 +12,15 @@ const PACKED = [
   /^pkg\/dist\/(debug\/)?\w+\.(js|js\.map|d\.ts|wasm)$/,
 ];
 
+/** The files that package.json says the package has. */
+export function promised() {
+  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const targets = Object.values(exports).flatMap((target) =>
+    typeof target === 'string' ? target : Object.values(target),
+  );
+  return [...new Set(targets)].map((target) => target.replace(/^\.\//, ''));
+}
+
 /** Packs the package into a folder; returns the archive's path and the names of the files in it. */
 export function pack(folder) {
   const args = ['pack', '--ignore-scripts', '--json', '--pack-destination', folder];
@@ -21,18 +30,14 @@ export function pack(folder) {
 
 /** What is wrong with the files in the package. */
 export function judgeFiles(files) {
-  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  const needed = new Set([
+  const needed = [
     ...['package.json', 'README.md', 'CHANGELOG.md', 'LICENSE-MIT', 'LICENSE-APACHE'],
-    ...Object.values(exports).flatMap((target) => (typeof target === 'string' ? target : Object.values(target))),
+    ...promised(),
     ...files.filter((file) => file.endsWith('.js')).map((file) => `${file}.map`),
-  ]);
+  ];
   return [
     ...files.filter((file) => !PACKED.some((pattern) => pattern.test(file))).map((file) => `${file} does not belong`),
-    ...[...needed]
-      .map((file) => file.replace(/^\.\//, ''))
-      .filter((file) => !files.includes(file))
-      .map((file) => `${file} is missing`),
+    ...needed.filter((file) => !files.includes(file)).map((file) => `${file} is missing`),
   ];
 }
 
