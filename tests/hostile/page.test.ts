@@ -5,7 +5,7 @@ import type { Frame } from '../package/server.js';
 import { Gateway, Peer, SECRET, token } from './gateway.js';
 import { mib } from './server.js';
 
-vi.setConfig({ testTimeout: 120_000 });
+vi.setConfig({ testTimeout: 300_000 });
 
 /** In every payload, so that a log that had one would show it. */
 const PAYLOAD = 'a payload that must never be logged';

@@ -7,7 +7,7 @@ import { attacked, heals, mib, weigh } from './server.js';
 useClock();
 
 /** Millions of frames take a while on a busy machine. */
-vi.setConfig({ testTimeout: 120_000 });
+vi.setConfig({ testTimeout: 300_000 });
 
 const LAST = Number.MAX_SAFE_INTEGER;
 
