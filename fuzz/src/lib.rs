@@ -34,7 +34,8 @@ pub fn options(data: &[u8]) {
 
 /// The choices of one simulated world.
 pub fn choices(data: &[u8]) {
-    if let Some(violation) = world::world::bytes(data).violation {
+    let (outcome, _) = world::world::run(&mut world::source::Bytes(data), false);
+    if let Some(violation) = outcome.violation {
         panic!("{violation}");
     }
 }
