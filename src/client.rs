@@ -706,7 +706,8 @@ impl<P> Client<P> {
             }
             let entity = &mut self.entities[member];
             entity.clear(Flags::BEHIND);
-            if !matches!(entity.sync, Sync::Live | Sync::Final) {
+            // What is missing is shown after its grace, but the cursor covers it already.
+            if !matches!(entity.sync, Sync::Live | Sync::Final) || !entity.lacks_nothing() {
                 entity.set(Flags::BEHIND);
             }
         }
@@ -1080,7 +1081,7 @@ impl<P> Client<P> {
             && !entity.has(Flags::FINAL)
             && !entity.has(Flags::DRAINING)
             && entity.is_wanted()
-            && entity.recovery.as_ref().is_none_or(|recovery| recovery.held.len() == 0 && recovery.stage == Stage::Rest)
+            && entity.lacks_nothing()
         {
             entity.set(Flags::CLEAR);
         }
@@ -1094,7 +1095,7 @@ impl<P> Client<P> {
         }
         let sync = self.sync(id);
         let entity = &mut self.entities[id];
-        if sync == Sync::Live {
+        if sync == Sync::Live && entity.lacks_nothing() {
             entity.clear(Flags::BEHIND);
         }
         if entity.sync != sync {

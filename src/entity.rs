@@ -220,6 +220,11 @@ impl<P> Entity<P> {
         self.recovery.as_ref().map_or(Stage::Rest, |recovery| recovery.stage)
     }
 
+    /// Whether nothing is known to be missing, a gap in its grace included.
+    pub(crate) fn lacks_nothing(&self) -> bool {
+        self.recovery.as_ref().is_none_or(|recovery| recovery.held.len() == 0 && recovery.stage == Stage::Rest)
+    }
+
     /// Its recovery, made if there is none.
     #[inline(never)]
     pub(crate) fn recover(&mut self) -> &mut Recovery<P> {
