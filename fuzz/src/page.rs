@@ -231,6 +231,12 @@ impl Page {
         }
     }
 
+    /// What had ended and is joined again stands at the number that it had come to, with the state of its answer (R31).
+    fn is_some_state(&self, shown: &Shown) -> bool {
+        let told = self.snapshots.iter().filter(|((entity, ..), _)| *entity == shown.entity);
+        told.flat_map(|(_, states)| states).any(|state| state.as_ref().is_none_or(|state| *state == shown.data))
+    }
+
     /// What is shown was sent, at that place.
     fn content(&self, view: &View, shown: &Shown, seq: u64) {
         let place = (shown.entity.clone(), shown.epoch.clone(), seq);
@@ -242,6 +248,7 @@ impl Page {
             Kind::Snapshot => {
                 let mut snapshots = self.snapshots.get(&place).into_iter().flatten();
                 snapshots.any(|data| data.as_ref().is_none_or(|data| *data == shown.data))
+                    || view.ended.is_some() && self.is_some_state(shown)
                     || self.finals.iter().any(|(entity, status)| *entity == shown.entity && *status == shown.status)
             }
         };
