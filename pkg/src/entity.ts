@@ -52,7 +52,6 @@ export class Cell implements Source {
   shown_: Shown | undefined = UNKNOWN;
   isPending_ = false;
   subscriptions_: Source['subscriptions_'] = [];
-  readonly value_: () => unknown;
   /** Of a topic; `undefined`: a member changed since the last one. */
   map_: Members | undefined;
   /** Listeners and readers. */
@@ -68,9 +67,11 @@ export class Cell implements Source {
     readonly model_: Model,
     readonly name_: string,
     /** Makes a topic's map. */
-    members: (topic: number) => Members,
-  ) {
-    this.value_ = () => (model_.isTopic_ ? (this.map_ ??= members(this.handle_)) : this.show_());
+    private readonly members_: (topic: number) => Members,
+  ) {}
+
+  value_(): unknown {
+    return this.model_.isTopic_ ? (this.map_ ??= this.members_(this.handle_)) : this.show_();
   }
 
   /** The entity's snapshot, made when it is looked at (R33). */
