@@ -154,39 +154,64 @@ function browserTests() {
   return names.flatMap((name) => ['--test', name]);
 }
 
-/**
- * The tests of the wasm driver in one browser, through its WebDriver: by the name that wasm-bindgen's runner knows it
- * under, and the program that it is.
- */
-const wasmTests = (driver, capabilities, program = tools[driver], more = {}) =>
+/** Where in an engine wasm-bindgen's runner puts tests that run anywhere, by the variable that says so. */
+const PLACES = {
+  Node: 'WASM_BINDGEN_USE_NODE_EXPERIMENTAL',
+  'a window': 'WASM_BINDGEN_USE_BROWSER',
+  'a worker': 'WASM_BINDGEN_USE_DEDICATED_WORKER',
+  'a shared worker': 'WASM_BINDGEN_USE_SHARED_WORKER',
+  'a service worker': 'WASM_BINDGEN_USE_SERVICE_WORKER',
+};
+
+/** The tests of the wasm driver in one place of an engine. `variables` name its WebDriver and what that needs. */
+const wasmTests = (place, variables = () => ({})) =>
   counted(
     countCargo,
     () => webCargo(),
     () => ['test', '--locked', ...BUILD_STD, ...browserTests()],
     () => {
-      const file = join(reports, `webdriver-${driver}.json`);
-      writeFileSync(file, JSON.stringify(capabilities()));
       const env = webCargoEnv({
         CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER: tools.wasmBindgenTestRunner(),
-        WASM_BINDGEN_TEST_WEBDRIVER_JSON: file,
         WASM_BINDGEN_TEST_TIMEOUT: String(BROWSER_TIMEOUT_S),
         WASM_BINDGEN_TEST_DRIVER_TIMEOUT: '30',
-        WASM_BINDGEN_TEST_ONLY_WEB: '1',
         MOZ_HEADLESS: '1',
       });
-      // The runner takes the first driver that has a variable.
-      for (const name of ['GECKODRIVER', 'SAFARIDRIVER', 'CHROMEDRIVER', 'MSEDGEDRIVER']) delete env[name];
-      env[driver.toUpperCase()] = program();
-      return { env: { ...env, ...more } };
+      // The runner takes the first driver that has a variable, and one place at a time.
+      const others = ['GECKODRIVER', 'SAFARIDRIVER', 'CHROMEDRIVER', 'MSEDGEDRIVER', ...Object.values(PLACES)];
+      for (const name of others) delete env[name];
+      return { env: { ...env, ...variables(), [PLACES[place]]: '1' } };
     },
   );
 
-/** The same in WebKit, which needs a screen. To wasm-bindgen's runner it is a Safari; that one takes no capabilities. */
+/** The same in several places, one after the other. */
+const everywhere = (places, variables) => async (context) => {
+  const sum = { passed: 0, failed: 0 };
+  for (const place of places) {
+    context.print(`in ${place}`);
+    const { passed, failed } = await wasmTests(place, variables)(context);
+    sum.passed += passed;
+    sum.failed += failed;
+  }
+  return sum;
+};
+
+/** What a driver is asked for, in the file that the runner reads. */
+function capabilities(name, wanted) {
+  const file = join(reports, `webdriver-${name}.json`);
+  writeFileSync(file, JSON.stringify(wanted));
+  return { WASM_BINDGEN_TEST_WEBDRIVER_JSON: file };
+}
+
+/** WebKit needs a screen. To wasm-bindgen's runner it is a Safari; that one takes no capabilities. */
 async function wasmTestsInWebkit(context) {
   const { display, stop } = await screen();
-  const env = { DISPLAY: display, WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS: '1' };
+  const variables = () => ({
+    SAFARIDRIVER: tools.webkitDriver(),
+    DISPLAY: display,
+    WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS: '1',
+  });
   try {
-    return await wasmTests('safaridriver', () => ({}), tools.webkitDriver, env)(context);
+    return await wasmTests('a window', variables)(context);
   } finally {
     await stop();
   }
@@ -267,16 +292,23 @@ const STEPS = [
       () => [join(root, 'tests/toolchains/run.mjs'), '--quick'],
     ),
   },
+  { name: 'wasm-node', run: wasmTests('Node') },
   {
     name: 'wasm-chromium',
-    run: wasmTests('chromedriver', () => ({
-      'goog:chromeOptions': { args: ['--headless=new', ...tools.chromiumFlags], binary: tools.chromium() },
+    run: everywhere(['a window', 'a worker', 'a shared worker', 'a service worker'], () => ({
+      CHROMEDRIVER: tools.chromedriver(),
+      ...capabilities('chromium', {
+        'goog:chromeOptions': { args: ['--headless=new', ...tools.chromiumFlags], binary: tools.chromium() },
+      }),
     })),
   },
   {
     name: 'wasm-firefox',
-    run: wasmTests('geckodriver', () => ({
-      'moz:firefoxOptions': { binary: tools.firefox(), prefs: { 'remote.active-protocols': 1 } },
+    run: everywhere(['a window', 'a worker'], () => ({
+      GECKODRIVER: tools.geckodriver(),
+      ...capabilities('firefox', {
+        'moz:firefoxOptions': { binary: tools.firefox(), prefs: { 'remote.active-protocols': 1 } },
+      }),
     })),
   },
   // Only on Linux does WebKit come with a driver.

@@ -1,12 +1,11 @@
-//! The wasm driver in a real browser: numbers in, numbers out.
+//! The wasm driver in real engines: numbers in, numbers out. Whoever runs this says in which, and where in it: in a
+//! window, in a worker, in Node.
 //!
 //! One instance is one client, and all tests of this file share it: each has entities of its own.
 #![cfg(target_arch = "wasm32")]
 
 use inorder::web;
-use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
-
-wasm_bindgen_test_configure!(run_in_browser);
+use wasm_bindgen_test::wasm_bindgen_test;
 
 /// Inputs and outputs by the numbers of `web/inputs.rs` and `web/outputs.rs`.
 mod code {
@@ -35,6 +34,7 @@ const SEQ: usize = 3;
 const SLOT: usize = 5;
 const FROM: usize = 12;
 const TO: usize = 13;
+const REQUEST: usize = 15;
 
 const APPLY: u32 = 1;
 const DROP: u32 = 3;
@@ -97,9 +97,8 @@ fn live() -> u32 {
     let asks = |(kind, r): &(u32, [f64; 16])| {
         *kind == code::OUT_SEND && r[SUBJECT] == f64::from(entity) && r[CODE] == code::SUBSCRIBE_ITEM
     };
-    assert!(sent.iter().any(asks), "{sent:?}");
-    // Pushed: it answers the subscription too.
-    give(code::SNAPSHOT, 0.0, &[f64::from(entity), -1.0, 1.0, 5.0, 0.0, 0.0]);
+    let (_, asked) = sent.iter().find(|output| asks(output)).expect("it is subscribed");
+    give(code::SNAPSHOT, 0.0, &[f64::from(entity), asked[REQUEST], 1.0, 5.0, 0.0, 0.0]);
     assert!(kinds(0.0).contains(&code::OUT_CHANGE));
     entity
 }
@@ -137,9 +136,11 @@ fn a_gap_is_asked_for_when_its_grace_is_over() {
     let entity = live();
     give(code::EVENT, 10.0, &event(entity, 9.0, 0.0));
     drain(10.0);
-    assert_eq!(web::timeout(), 110.0);
+    // Other tests have deadlines too, perhaps earlier ones.
+    assert!((0.0..=110.0).contains(&web::timeout()));
     give(code::TIMEOUT, 110.0, &[]);
-    let asked: Vec<_> = drain(110.0).into_iter().filter(|(kind, _)| *kind == code::OUT_SEND).collect();
+    let is_ours = |(kind, r): &(u32, [f64; 16])| *kind == code::OUT_SEND && r[SUBJECT] == f64::from(entity);
+    let asked: Vec<_> = drain(110.0).into_iter().filter(is_ours).collect();
     assert_eq!(asked.len(), 1);
     let r = asked[0].1;
     let numbers = [r[SUBJECT], r[CODE], r[FROM], r[TO]];
@@ -198,6 +199,6 @@ fn what_does_not_exist_is_nobodys() {
     assert_eq!(web::accept(4_000_000_000, 5.0, 6.0, 1, 0, true), 0);
     give(code::EVENT, 0.0, &event(4_000_000_000, 6.0, 7.0));
     give(code::LOCK, 0.0, &[f64::NAN]);
-    give(9_999, f64::INFINITY, &[f64::NAN; 16]);
+    give(9_999, 0.0, &[f64::NAN; 16]);
     assert!(!kinds(0.0).contains(&code::OUT_CHANGE));
 }
