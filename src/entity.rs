@@ -368,8 +368,8 @@ pub(crate) struct Entities<P> {
     nobody: Entity<P>,
 }
 
-/// Entities per segment: 32 KiB each.
-const SEGMENT: usize = 1_024;
+/// Entities per segment: 32 KiB each in a browser. Native clients are many and small, and worlds copy and compare them.
+const SEGMENT: usize = if cfg!(target_arch = "wasm32") { 1_024 } else { 16 };
 
 impl<P> Entities<P> {
     pub(crate) const NONE: Entities<P> = Entities { segments: Vec::new(), free: Vec::new(), nobody: Entity::UNUSED };

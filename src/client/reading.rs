@@ -22,7 +22,7 @@ impl<P> Client<P> {
             Sync::Final
         } else if failed {
             Sync::Failed
-        } else if !entity.has(Flags::PLACED) && !(confirmed && self.model(id).continuity == Continuity::None) {
+        } else if !(entity.has(Flags::PLACED) || confirmed && self.model(id).continuity == Continuity::None) {
             Sync::Joining
         } else if !self.connection.is_open() {
             Sync::Stale

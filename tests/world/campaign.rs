@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::enumeration::{ONE_WITH_A_RESTART, TWO, TWO_WITH_A_RESTART};
 use super::source::{Listed, Recorder, Seeded, shrink};
-use super::world::{Outcome, missing_marks, run};
+use super::world::{Outcome, missing_marks, run, trace};
 
 /// One seed in so many is run twice and its traces are compared.
 const TWICE: u64 = 100;
@@ -28,13 +28,13 @@ pub struct Report {
 /// Runs a list of choices; a panic is a violation.
 pub fn attempt(list: &[u32]) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| run(&mut Listed::new(list), false).0))
-        .unwrap_or_else(|_| Outcome { violation: Some("a panic".to_owned()), ..Outcome::default() })
+        .unwrap_or_else(|_| Outcome { violation: Some("panic: a panic".to_owned()), ..Outcome::default() })
 }
 
 fn attempt_seed(seed: u64) -> (Outcome, Vec<u32>) {
     let mut recorder = Recorder::new(Seeded::new(seed));
     let outcome = catch_unwind(AssertUnwindSafe(|| run(&mut recorder, false).0))
-        .unwrap_or_else(|_| Outcome { violation: Some("a panic".to_owned()), ..Outcome::default() });
+        .unwrap_or_else(|_| Outcome { violation: Some("panic: a panic".to_owned()), ..Outcome::default() });
     (outcome, recorder.list)
 }
 
@@ -57,7 +57,7 @@ pub fn campaign(runs: u64, first: u64, threads: usize, failures: usize) -> Repor
                     own.marks |= outcome.marks;
                     let mut broken = outcome.violation.clone();
                     if broken.is_none() && seed.is_multiple_of(TWICE) && attempt_seed(seed).0.trace != outcome.trace {
-                        broken = Some("two runs of one seed differ".to_owned());
+                        broken = Some("same: two runs of one seed differ".to_owned());
                     }
                     if let Some(broken) = broken {
                         own.failures.push((seed, broken, list));
@@ -81,7 +81,7 @@ pub fn campaign(runs: u64, first: u64, threads: usize, failures: usize) -> Repor
 /// What a violation is about, without its numbers.
 fn kind(violation: &str) -> String {
     let said = violation.split_once(": ").map_or(violation, |(_, said)| said);
-    said.chars().filter(|letter| !letter.is_ascii_digit()).take(24).collect()
+    said.chars().filter(|letter| !letter.is_ascii_digit()).take(30).collect()
 }
 
 /// The shortest list found that still breaks the same.
@@ -104,6 +104,19 @@ pub fn tell(list: &[u32]) -> ExitCode {
         None => {
             println!("{} steps, nothing was broken", outcome.steps);
             ExitCode::SUCCESS
+        }
+    }
+}
+
+/// Prints the traces of so many seeds, each behind a line that names it.
+pub fn traces(first: u64, count: u64) {
+    use std::io::Write;
+
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for seed in first..first + count {
+        // Whoever reads may have seen enough.
+        if write!(out, "# {seed}\n{}", trace(&mut Seeded::new(seed))).is_err() {
+            return;
         }
     }
 }

@@ -51,21 +51,21 @@ pub struct Small {
 pub const ONE_WITH_A_RESTART: Small = Small {
     entities: 1,
     budget: Budget { events: 4, drops: 2, duplicates: 2, reconnects: 1, restarts: 1, waits: 2 },
-    found: Found { places: 5_885_101, moves: 11_255_566, ends: 651_997 },
+    found: Found { places: 2_572_600, moves: 5_660_703, ends: 133_496 },
 };
 
 /// In `npm test` and in `npm run proof`.
 pub const TWO: Small = Small {
     entities: 2,
     budget: Budget { events: 3, drops: 1, duplicates: 1, reconnects: 1, restarts: 0, waits: 2 },
-    found: Found { places: 259_693, moves: 415_769, ends: 40_154 },
+    found: Found { places: 195_777, moves: 331_338, ends: 23_944 },
 };
 
 /// In `npm run proof`.
 pub const TWO_WITH_A_RESTART: Small = Small {
     entities: 2,
     budget: Budget { events: 3, drops: 1, duplicates: 1, reconnects: 1, restarts: 1, waits: 1 },
-    found: Found { places: 1_588_469, moves: 2_661_757, ends: 225_089 },
+    found: Found { places: 1_136_883, moves: 2_073_281, ends: 109_522 },
 };
 
 impl Small {
@@ -366,8 +366,8 @@ impl Place {
         world
     }
 
-    /// Two places with one identity have one future. Of six million, the chance that two others share theirs is one
-    /// in a million.
+    /// Two places with one identity have one future. Of three million, the chance that two others share theirs is
+    /// one in four million.
     fn identity(&self) -> u64 {
         let mut hasher = Folded(0);
         (self.now, self.beat_at, self.budget, &self.socket).hash(&mut hasher);

@@ -249,7 +249,7 @@ impl Gateway {
     }
 
     pub fn history_of(&self, entity: usize, book: u32) -> Result<&History, String> {
-        self.books[entity].get(book as usize).ok_or_else(|| format!("history {book} of {entity} never was"))
+        self.books[entity].get(book as usize).ok_or_else(|| format!("told: history {book} of {entity} never was"))
     }
 
     fn members(&self) -> u64 {

@@ -6,6 +6,7 @@ pub mod campaign;
 pub mod enumeration;
 pub mod gateway;
 pub mod page;
+pub mod slips;
 pub mod source;
 pub mod trace;
 #[allow(clippy::module_inception)]

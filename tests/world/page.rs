@@ -11,6 +11,7 @@ use inorder::config::{Config, Continuity, Model, OnGap, Reopen};
 use inorder::time::Instant;
 
 use super::gateway::{Ask, ENTITIES, Entry, Frame, Gateway, History, Item, RUNNING, Whole};
+use super::slips::{self, Slip};
 use super::trace::Traced;
 
 /// A fork is followed by a snapshot once in so long (R5).
@@ -228,7 +229,7 @@ impl Page {
     }
 
     fn note(&mut self, what: u64) {
-        self.trace = (self.trace ^ what).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
+        self.trace = (self.trace ^ what ^ slips::remembered()).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
     }
 
     /// The id of an entity, made known if it is new.
@@ -278,7 +279,9 @@ impl Page {
     }
 
     pub fn close(&mut self, now: u64) {
-        self.client.close(Instant(now));
+        if !slips::has(Slip::CloseNobody) {
+            self.client.close(Instant(now));
+        }
         self.closed = true;
     }
 
@@ -475,6 +478,7 @@ impl Page {
                     if self.views[entity].stands.is_some_and(|(e, s)| e == epoch && s < head) {
                         self.mark(Mark::HeadFoundTail);
                     }
+                    let head = head + u64::from(slips::has(Slip::RaiseHeads));
                     self.client.handle_head(at, id, Epoch(epoch), head, None);
                     self.drain(now, gateway)?;
                 }
@@ -492,7 +496,10 @@ impl Page {
                 }
                 self.client.end_heads(at, *request);
             }
-            Frame::Pong { id } => self.client.handle_pong(at, *id),
+            Frame::Pong { id } => {
+                assert!(!slips::has(Slip::PanicAtPong), "a planted slip");
+                self.client.handle_pong(at, *id);
+            }
             Frame::Error { entity, request, code, retry_after } => {
                 let Some(id) = self.wanted(now, *entity) else { return self.drain(now, gateway) };
                 let code = match code {
@@ -551,7 +558,7 @@ impl Page {
                 Verdict::Drop => {
                     self.mark(Mark::FastDropped);
                     if self.shows_a_fork(entity, &event) {
-                        return Err(format!("R5: a fork was taken for a duplicate: {event:?}"));
+                        return Err(format!("fork: a fork was taken for a duplicate: {event:?}"));
                     }
                     return self.drain(now, gateway);
                 }
@@ -590,10 +597,10 @@ impl Page {
         self.client.handle_event(Instant(now), id, event, payload);
         self.drain(now, gateway)?;
         if forks && self.noticed == 0 && !self.closed {
-            return Err(format!("R5: a fork was taken for a duplicate: {event:?}"));
+            return Err(format!("fork: a fork was taken for a duplicate: {event:?}"));
         }
         if self.views[entity].arrival.take().is_some() && !self.closed && self.views[entity].id == Some(id) {
-            return Err(format!("an arrival was not shown: {event:?}"));
+            return Err(format!("state: an arrival was not shown: {event:?}"));
         }
         Ok(())
     }
@@ -662,21 +669,22 @@ impl Page {
         while let Some(output) = self.client.poll_output(Instant(now)) {
             taken += 1;
             if taken > ENDLESS {
-                return Err("outputs come without end".to_owned());
+                return Err("endless: outputs come without end".to_owned());
             }
             match output {
                 Output::Change(change) => self.change(now, change, gateway)?,
                 Output::Discard(_) => {}
                 Output::Sync { entity, sync } => self.note(u64::from(entity.0) << 8 | sync as u64),
                 Output::Gap { entity, from, to } => {
+                    let (from, to) = if slips::has(Slip::TurnGaps) { (to, from) } else { (from, to) };
                     if from > to {
-                        return Err(format!("gap {from}..{to} of {entity:?}"));
+                        return Err(format!("told: gap {from}..{to} of {entity:?}"));
                     }
                 }
                 Output::Final { entity } => {
-                    let Some(entity) = self.entity(entity) else { return Err("final of nobody".to_owned()) };
+                    let Some(entity) = self.entity(entity) else { return Err("told: final of nobody".to_owned()) };
                     if std::mem::replace(&mut self.views[entity].ended, true) {
-                        return Err(format!("entity {entity} became final twice"));
+                        return Err(format!("final: entity {entity} became final twice"));
                     }
                 }
                 Output::Fault { entity, fault } => self.fault(now, entity, fault)?,
@@ -684,7 +692,7 @@ impl Page {
                     self.mark(Mark::Released);
                     if let Some(entity) = self.entity(entity) {
                         if self.views[entity].wanted {
-                            return Err(format!("entity {entity} was forgotten while it was wanted"));
+                            return Err(format!("told: entity {entity} was forgotten while it was wanted"));
                         }
                         self.views[entity] = View::default();
                     }
@@ -692,10 +700,10 @@ impl Page {
                 Output::Connection(state) => self.note(0x1000 | state as u64),
                 Output::Dial { generation } => {
                     if std::mem::replace(&mut self.in_socket, true) {
-                        return Err("R25: a dial while there is a socket".to_owned());
+                        return Err("socket: a dial while there is a socket".to_owned());
                     }
                     if self.closed {
-                        return Err("R34: a dial after close".to_owned());
+                        return Err("close: a dial after close".to_owned());
                     }
                     self.acts.push(Act::Dial { generation });
                 }
@@ -719,7 +727,7 @@ impl Page {
                 self.mark(Mark::Diverged);
                 self.noticed += 1;
                 let Some(entity) = entity.and_then(|id| self.entity(id)).filter(|_| self.forks) else {
-                    return Err("R5: a fork was reported, and nothing forked".to_owned());
+                    return Err("fork: a fork was reported, and nothing forked".to_owned());
                 };
                 let view = &mut self.views[entity];
                 // One in a minute is followed by a snapshot; the ids are void either way.
@@ -741,25 +749,25 @@ impl Page {
     }
 
     fn change(&mut self, now: u64, change: Change<Payload>, gateway: &Gateway) -> Checked {
-        let Some(entity) = self.entity(change.entity) else { return Err("a change of nobody".to_owned()) };
+        let Some(entity) = self.entity(change.entity) else { return Err("told: a change of nobody".to_owned()) };
         if self.closed {
-            return Err("R34: a change after close".to_owned());
+            return Err("close: a change after close".to_owned());
         }
         let (epoch, seq) = (change.epoch.0, change.seq);
         self.note(seq << 20 | u64::from(epoch) << 8 | change.kind as u64);
-        let payload = change.payload.ok_or("a change without its payload")?;
+        let payload = change.payload.ok_or("told: a change without its payload")?;
         let history = gateway.history_of(entity, payload.book)?;
         let reopens = self.model_of(entity).reopen == Reopen::Epoch;
         let skips = self.model_of(entity).on_gap() == OnGap::Skip;
         let view = &self.views[entity].clone();
         if view.locked && !(reopens && change.reset && view.stands.is_some_and(|(stands, _)| stands != epoch)) {
-            return Err(format!("R8: entity {entity} changed after its end: {change:?}"));
+            return Err(format!("final: entity {entity} changed after its end: {change:?}"));
         }
         let held = payload.epoch == epoch && payload.seq == seq;
         // An end that was raised by what came after it keeps its number, whatever the server forgot since.
         let is_remembered = view.stands.is_none() && view.ended && payload.seq < seq && self.forks;
         if !held && !change.locks && !is_remembered {
-            return Err(format!("a payload of another change: {change:?}"));
+            return Err(format!("state: a payload of another change: {change:?}"));
         }
         let arrives = self.model_of(entity).continuity == Continuity::None;
         let overlaps = self.model_of(entity).overlap_absolute;
@@ -767,7 +775,7 @@ impl Page {
         match change.kind {
             ChangeKind::Event if arrives => {
                 if self.views[entity].arrival.take() != Some(payload) {
-                    return Err(format!("shown, but did not just arrive: {change:?}"));
+                    return Err(format!("state: shown, but did not just arrive: {change:?}"));
                 }
                 self.mark(Mark::Arrived);
                 if let Some(value) = payload.value {
@@ -780,7 +788,7 @@ impl Page {
             ChangeKind::Event if change.reset => {
                 // Everything before is void.
                 if self.model_of(entity).reset_seq != Some(seq) {
-                    return Err(format!("an event that voids nothing does: {change:?}"));
+                    return Err(format!("back: an event that voids nothing does: {change:?}"));
                 }
                 self.mark(Mark::StartedOver);
                 next.0 = payload.value.map_or(0, |value| gateway.folds[entity].apply(0, value));
@@ -788,23 +796,26 @@ impl Page {
             }
             ChangeKind::Event => {
                 let Some((stands, last)) = view.stands else {
-                    return Err(format!("an event was applied before the first snapshot: {change:?}"));
+                    return Err(format!("told: an event was applied before the first snapshot: {change:?}"));
                 };
-                if stands != epoch || seq <= last {
-                    return Err(format!("R1, R7: applied at ({stands}, {last}): {change:?}"));
+                if stands != epoch {
+                    return Err(format!("epoch: applied at ({stands}, {last}): {change:?}"));
+                }
+                if seq <= last {
+                    return Err(format!("once: applied at ({stands}, {last}): {change:?}"));
                 }
                 if view.in_doubt {
-                    return Err(format!("R5: applied while the history is in doubt: {change:?}"));
+                    return Err(format!("fork: applied while the history is in doubt: {change:?}"));
                 }
                 if self.model_of(entity).reset_seq == Some(seq) {
-                    return Err(format!("what came before is not void: {change:?}"));
+                    return Err(format!("back: what came before is not void: {change:?}"));
                 }
                 if view.book != payload.book && !view.mixed {
-                    return Err(format!("R1: an event of another history: {change:?}"));
+                    return Err(format!("state: an event of another history: {change:?}"));
                 }
                 if change.prev < last && !skips {
                     if !overlaps {
-                        return Err(format!("R2: a range that straddles {last}: {change:?}"));
+                        return Err(format!("skipped: a range that straddles {last}: {change:?}"));
                     }
                     self.mark(Mark::Straddled);
                 }
@@ -817,7 +828,7 @@ impl Page {
                 let window = usize::from(self.model_of(entity).ids);
                 let recent = view.applied.iter().rev().take(window);
                 if change.id.0 != 0 && recent.clone().any(|&(_, id)| id == change.id.0) {
-                    return Err(format!("R6: the same event twice: {change:?}"));
+                    return Err(format!("once: the same event twice: {change:?}"));
                 }
                 if let Some(value) = payload.value.filter(|_| !payload.repeated || skips) {
                     next.0 = gateway.folds[entity].apply(next.0, value);
@@ -832,17 +843,17 @@ impl Page {
                 next.1 = change.status.0 as u8;
                 if let Some((stands, last)) = view.stands.filter(|_| !arrives) {
                     if stands != epoch && !change.reset {
-                        return Err(format!("R7: another epoch without reset: {change:?}"));
+                        return Err(format!("epoch: another epoch without reset: {change:?}"));
                     }
                     if stands == epoch && seq < last && !change.reset {
-                        return Err(format!("R14: back from {last} without reset: {change:?}"));
+                        return Err(format!("back: back from {last} without reset: {change:?}"));
                     }
                     let passed = (stands == epoch && seq > last && !change.reset).then_some((last + 1, seq));
                     if passed != change.skipped {
-                        return Err(format!("R16: passed over {passed:?}: {change:?}"));
+                        return Err(format!("skipped: passed over {passed:?}: {change:?}"));
                     }
                 } else if change.skipped.is_some() && !arrives {
-                    return Err(format!("R16: nothing was passed over: {change:?}"));
+                    return Err(format!("skipped: nothing was passed over: {change:?}"));
                 }
             }
         }
@@ -899,9 +910,11 @@ impl Page {
             self.mark(Mark::Mixed);
         } else {
             let Some(expected) = expected else {
-                return Err(format!("no change ends at {seq} in epoch {epoch} of {entity}: {change:?}"));
+                return Err(format!("state: no change ends at {seq} in epoch {epoch} of {entity}: {change:?}"));
             };
-            return Err(format!("entity {entity} shows {next:?} at ({epoch}, {seq}), the log makes {expected:?}"));
+            return Err(format!(
+                "state: entity {entity} shows {next:?} at ({epoch}, {seq}), the log makes {expected:?}"
+            ));
         }
         for (seen, mark) in [(went_back, Mark::WentBack), (new_epoch, Mark::EpochAdopted), (reopened, Mark::Reopened)] {
             if seen {
@@ -938,7 +951,7 @@ impl Page {
                 self.silent(gateway.history_of(entity, view.book)?, last, seq)
             }
             (before, now) if before == now => Ok(()),
-            (before, now) => Err(format!("R36: rolled back to {now:?} instead of {before:?}")),
+            (before, now) => Err(format!("rollback: rolled back to {now:?} instead of {before:?}")),
         }
     }
 
@@ -975,11 +988,11 @@ impl Page {
         let mut at = from;
         while at < to {
             let Some(entry) = history.entries.get(history.behind(at)) else {
-                return Err(format!("R3: {at}..{to} was skipped, which never was"));
+                return Err(format!("skipped: {at}..{to} was skipped, which never was"));
             };
             let silent = entry.vacant || entry.repeated || entry.value.is_none() && entry.status == 0;
             if !silent {
-                return Err(format!("R3: {} was skipped", entry.seq));
+                return Err(format!("skipped: {} was skipped", entry.seq));
             }
             at = entry.seq;
         }
@@ -998,7 +1011,7 @@ impl Page {
             if self.client.is_wanted(id) && self.client.is_final(id) && !self.views[entity].locked {
                 let view = &mut self.views[entity];
                 if view.stands.is_some() {
-                    return Err(format!("entity {entity} is final, and nothing said so"));
+                    return Err(format!("told: entity {entity} is final, and nothing said so"));
                 }
                 // A remembered end: its number and status come back without a change.
                 (view.locked, view.stands) = (true, stands);
@@ -1008,14 +1021,16 @@ impl Page {
                 self.views[entity].stands = stands;
             } else if let (Some((epoch, last)), Some((named, seq))) = (view.stands, stands) {
                 if epoch != named || seq < last {
-                    return Err(format!("the position of {entity} went from ({epoch}, {last}) to ({named}, {seq})"));
+                    return Err(format!(
+                        "back: the position of {entity} went from ({epoch}, {last}) to ({named}, {seq})"
+                    ));
                 }
                 if seq > last && !view.locked && !view.mixed {
                     let history = gateway.history_of(entity, view.book)?;
                     if !skips {
                         self.silent(history, last, seq)?;
                     } else if history.at(seq).is_some_and(|expected| expected != (view.state, view.status)) {
-                        return Err(format!("R2: {entity} passed {last}..{seq} silently, which was not silent"));
+                        return Err(format!("skipped: {entity} passed {last}..{seq} silently, which was not silent"));
                     }
                 }
                 let view = &mut self.views[entity];
@@ -1026,19 +1041,19 @@ impl Page {
                 }
                 view.stands = stands;
             } else if view.stands.is_none() && stands.is_some() && !self.client.is_final(id) {
-                return Err(format!("entity {entity} stands at {stands:?}, and nothing was shown"));
+                return Err(format!("told: entity {entity} stands at {stands:?}, and nothing was shown"));
             }
             let held = self.client.held(id);
             let most = self.config.gap.max_events;
             if held > most {
-                return Err(format!("R19: {held} held for {entity}, {most} allowed"));
+                return Err(format!("bounds: {held} held for {entity}, {most} allowed"));
             }
             let sync = self.client.sync(id);
             if self.views[entity].in_doubt && sync == Sync::Live {
-                return Err(format!("R5: {entity} is live, and its history is in doubt"));
+                return Err(format!("fork: {entity} is live, and its history is in doubt"));
             }
             if self.views[entity].locked && sync != Sync::Final {
-                return Err(format!("R8: final {entity} is {sync:?}"));
+                return Err(format!("final: final {entity} is {sync:?}"));
             }
             if sync == Sync::Live {
                 // Whatever was asked is settled.
@@ -1046,7 +1061,7 @@ impl Page {
                 self.views[entity].snapshot = None;
             }
             if sync == Sync::Live && self.client.connection() != ConnectionState::Live {
-                return Err(format!("entity {entity} is live without a connection"));
+                return Err(format!("live: entity {entity} is live without a connection"));
             }
             let unsatisfied = matches!(sync, Sync::Joining | Sync::Recovering | Sync::Failed);
             let connected = self.client.connection() == ConnectionState::Live;
@@ -1054,26 +1069,26 @@ impl Page {
             let denied = self.views[entity].denied;
             let abandoned = idle || !self.client.is_cared_for(id);
             if unsatisfied && connected && self.client.is_wanted(id) && !denied && abandoned {
-                return Err(format!("R23: nothing is under way for {entity}, which is {sync:?}"));
+                return Err(format!("under way: nothing is under way for {entity}, which is {sync:?}"));
             }
         }
         let most = self.config.gap.max_bytes * self.views.len() as u64;
         if self.client.held_bytes() > most {
-            return Err(format!("R19: {} bytes held, {most} allowed", self.client.held_bytes()));
+            return Err(format!("bounds: {} bytes held, {most} allowed", self.client.held_bytes()));
         }
         if self.client.requests_out() > self.config.max_requests {
-            return Err(format!("R20: {} requests are out", self.client.requests_out()));
+            return Err(format!("questions: {} requests are out", self.client.requests_out()));
         }
         let offline = self.client.connection() == ConnectionState::Offline;
         if offline && !self.hidden && self.client.poll_timeout().is_none() {
-            return Err("R23: offline, and no dial is armed".to_owned());
+            return Err("under way: offline, and no dial is armed".to_owned());
         }
         Ok(())
     }
 
     fn send(&mut self, now: u64, command: Command) -> Checked {
         if self.closed {
-            return Err(format!("R34: sent after close: {command:?}"));
+            return Err(format!("close: sent after close: {command:?}"));
         }
         let name = |page: &Page, id: EntityId| page.entity(id).ok_or(format!("a command names {id:?}"));
         let ask = match command {
@@ -1091,10 +1106,10 @@ impl Page {
                     let after = resume.position.map(|p| (p.epoch.0, p.seq));
                     let stands = self.client.position(resume.entity).map(|p| (p.epoch.0, p.seq));
                     if after.is_some() && after != stands {
-                        return Err(format!("R30: {entity} resumes at {after:?}, it stands at {stands:?}"));
+                        return Err(format!("resume: {entity} resumes at {after:?}, it stands at {stands:?}"));
                     }
                     if self.views[entity].locked && self.model_of(entity).reopen == Reopen::Never {
-                        return Err(format!("R8: final {entity} is resumed"));
+                        return Err(format!("final: final {entity} is resumed"));
                     }
                     let mut behind = Vec::new();
                     for (member, position) in resume.behind {
@@ -1120,7 +1135,7 @@ impl Page {
                     self.one_replay(now, entity, request, range.to)?;
                     let stands = self.client.position(range.entity).map(|p| (p.epoch.0, p.seq));
                     if stands != Some((range.epoch.0, range.from - 1)) {
-                        return Err(format!("replay {range:?} from {stands:?}"));
+                        return Err(format!("questions: replay {range:?} from {stands:?}"));
                     }
                     asked.push((entity, range.epoch.0, range.from, range.to));
                 }
@@ -1133,7 +1148,7 @@ impl Page {
                     let entity = name(self, id)?;
                     let view = &mut self.views[entity];
                     if view.snapshot.is_some_and(|(_, deadline)| now < deadline) {
-                        return Err(format!("two snapshots asked for {entity} at a time"));
+                        return Err(format!("questions: two snapshots asked for {entity} at a time"));
                     }
                     view.snapshot = Some((request, now + self.config.timeout.snapshot));
                     view.replay = None;
@@ -1158,7 +1173,7 @@ impl Page {
         if let Some((out, until, deadline)) = self.views[entity].replay {
             let missing = until.is_none_or(|until| last < until);
             if missing && now < deadline {
-                return Err(format!("replay {request} of {entity} while {out} is out"));
+                return Err(format!("questions: replay {request} of {entity} while {out} is out"));
             }
         }
         self.views[entity].replay = Some((request, to, now + self.config.timeout.replay));

@@ -16,6 +16,7 @@ use inorder::stats::Stats;
 use inorder::time::Instant;
 
 use super::page::Payload;
+use super::slips::{self, Slip};
 
 /// A number of a line; nothing is written as `-`.
 type Number = Option<u64>;
@@ -441,6 +442,10 @@ impl Traced {
             Output::Send(command) => command_numbers(command),
         };
         self.line(now, '<', name, &list);
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if slips::has(Slip::WakeWithoutEnd) { Some(Instant(0)) } else { self.client.poll_timeout() }
     }
 
     /// What can be read of a client, at the end of a trace.
