@@ -173,7 +173,7 @@ export const COMMANDS = {
   postgres: [...BUILD, 'PostgreSQL', 'nginx'],
   lint: LINT,
   docs: ['node modules'],
-  proof: ['native Rust'],
+  proof: [...BUILD, 'Chromium', 'C++ compiler'],
   soak: [...BUILD, ...BROWSERS],
   fuzz: ['native Rust', 'C++ compiler'],
   mutants: ['native Rust', 'cargo-mutants'],

@@ -282,6 +282,12 @@ const STEPS = [
   { name: 'api', after: ['package'], run: check(process.execPath, ['scripts/api-report.mjs', '--check']) },
   { name: 'docs', run: check(() => bin('typedoc'), ['--options', 'pkg/typedoc.json', '--emit', 'none']) },
   { name: 'unit', after: ['package'], run: vitest('tests/package') },
+  {
+    name: 'traces',
+    after: ['package'],
+    run: counted(countLine, () => process.execPath, ['scripts/traces.mjs', '1000', '--debug']),
+    show: true,
+  },
   { name: 'frameworks', after: ['package'], run: vitest('tests/frameworks') },
   {
     name: 'toolchains',
