@@ -187,6 +187,28 @@ describe('by keyboard', () => {
     TIMEOUT_MS,
   );
 
+  test.each([1280, 390])(
+    'the row whose timeline opens can be seen, at %s pixels',
+    async (width) => {
+      await visit('seed=11&preset=calm', width);
+      const rows = page.locator('.board .name');
+      for (const row of [rows.first(), rows.nth(7)]) {
+        await row.focus();
+        await page.keyboard.press('Enter');
+        await until(5_000, () =>
+          page.evaluate(() => {
+            const row = document.querySelector('tr[data-open]')?.getBoundingClientRect();
+            const panel = document.querySelector('#timeline')?.getBoundingClientRect();
+            const visible = row && panel && row.bottom <= panel.top && row.top >= 0;
+            return visible ? [] : [`the row ends at ${row?.bottom}, the panel begins at ${panel?.top}`];
+          }),
+        );
+        await page.keyboard.press('Escape');
+      }
+    },
+    TIMEOUT_MS,
+  );
+
   test(
     'Escape closes the timeline wherever the focus is, and the focus goes back to the row',
     async () => {

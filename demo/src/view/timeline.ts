@@ -76,7 +76,6 @@ export class Timeline {
     document.body.dataset['timeline'] = 'open';
     this.#root.setAttribute('tabindex', '-1');
     this.#root.focus({ preventScroll: true });
-    this.#uncover();
   }
 
   /** Scrolls the row from under the panel. */
@@ -106,6 +105,7 @@ export class Timeline {
 
   show(course: Course, title: string, now: number): void {
     if (!this.entity || now - this.#painted < (this.#calm.matches ? CALM_PAINT_MS : PAINT_MS)) return;
+    const first = this.#painted === 0;
     this.#painted = now;
     const at = this.#pausedAt ?? now;
     setText(this.#title, title);
@@ -119,6 +119,8 @@ export class Timeline {
     setAttribute(this.#state, 'data-gap', gap !== undefined);
     if (this.#pausedAt === undefined || this.#list.childElementCount === 0) this.#write(course, at);
     this.#draw(course, at);
+    // Only now the panel is as high as it will be.
+    if (first) this.#uncover();
   }
 
   #write(course: Course, now: number): void {
