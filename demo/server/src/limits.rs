@@ -81,7 +81,7 @@ pub const PUSH_ROWS: usize = 1_000;
 /// How often the push looks at the log when nothing woke it.
 pub const PUSH_POLL: Duration = Duration::from_secs(1);
 
-/// How long it takes until the ear for other gateways' commits is put to the wall again.
+/// How long until other gateways' commits are listened for again, once the connection for it was lost.
 pub const LISTEN_RETRY: Duration = Duration::from_secs(1);
 
 /// How long an answer waits for the push to hand out what the answer covers (G13). Only a push that hangs
