@@ -20,6 +20,9 @@ const BATCH: usize = 1_000;
 /// Things that may happen in one step without time passing; more is a loop.
 const RESTLESS: u32 = 200_000;
 
+/// How often an op may be asked to repeat itself; what asks for more would not end.
+const MOST: u64 = 10_000_000;
+
 /// Seeds over which a `spread` is taken.
 const SPREAD_SEEDS: u64 = 50;
 
@@ -298,6 +301,11 @@ impl<'a> Run<'a> {
         let number = |key: &str| fields.get(key).and_then(Value::as_u64);
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         let conn = number("conn").map(|conn| conn as usize);
+        let span = number("to").unwrap_or(0).saturating_sub(number("from").unwrap_or(0));
+        let asked = [number("count"), number("times"), number("nest"), number("pad"), Some(span)];
+        if op != "frame" && asked.into_iter().flatten().any(|asked| asked > MOST) {
+            return Err(format!("{op} of more than {MOST}"));
+        }
         match op {
             "ready" => {
                 let was = std::mem::replace(&mut self.judging, false);
@@ -571,7 +579,7 @@ impl<'a> Run<'a> {
             let request = self.request(kind, nth, entity, Some(socket)).unwrap_or(u64::from(u32::MAX));
             frame.insert("request".to_owned(), json!(request));
         }
-        let pad = fields.get("pad").and_then(Value::as_u64).unwrap_or(0) as usize;
+        let pad = fields.get("pad").and_then(Value::as_u64).unwrap_or(0).min(MOST) as usize;
         Value::Object(frame).to_string() + &" ".repeat(pad)
     }
 
@@ -637,11 +645,12 @@ impl<'a> Run<'a> {
     }
 
     fn advance(&mut self, ms: u64, heartbeats: bool, late: bool) {
-        let end = self.now + ms;
+        let end = self.now.saturating_add(ms);
         let promised = self.case.config.get("heartbeat").and_then(Value::as_f64);
         let interval = promised.filter(|_| heartbeats).map(|s| ((s * 1000.0) as u64).max(1));
         let mut beat = interval.map(|interval| self.now + interval);
-        loop {
+        // A clock that moves for ages fires timers for ages.
+        for _ in 0..RESTLESS {
             let timer = if late { None } else { self.next_timer() };
             let next = match (timer, beat) {
                 (Some(timer), Some(beat)) => Some(timer.min(beat)),
@@ -660,7 +669,7 @@ impl<'a> Run<'a> {
             }
             if late { self.pump() } else { self.settle() }
         }
-        self.now = end;
+        self.now = self.now.max(end);
         self.settle();
     }
 
