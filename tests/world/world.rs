@@ -908,9 +908,8 @@ impl<'a> World<'a> {
         let plain = plain && self.plan.model.continuity != Continuity::None && self.plan.config.max_ahead > 2;
         // A snapshot that could not be shown is forgotten likewise.
         let plain = plain && !self.page.has_rolled_back;
-        // Who was refused, or asked in vain, believes what was pushed, and that may be old.
-        let gave_up = self.page.marks & 1 << Mark::GaveUp as u64 != 0;
-        let plain = plain && !(faults.pushes && (self.plan.moods.errors || gave_up));
+        // What is pushed may be old, and is believed until a head tells.
+        let plain = plain && !faults.pushes;
         let Some(socket) = self.socket.as_ref().filter(|socket| !socket.dialing && !socket.silent) else {
             return Ok(());
         };
