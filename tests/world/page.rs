@@ -899,10 +899,11 @@ impl Page {
             view.applied.push((seq, change.id.0));
         }
         // The oracle: what the log makes of everything up to here.
-        let expected = history.at(if is_remembered { payload.seq } else { seq });
+        let number = if is_remembered { payload.seq } else { seq };
+        let expected = history.at(number);
         if expected == Some(next) {
             view.mixed &= payload.book != gateway.book(entity) || self.client.held(change.entity) > 0;
-        } else if history.was_at(seq, next.0, next.1) || change.kind == ChangeKind::Event && history.lost(seq) {
+        } else if history.was_at(number, next.0, next.1) || change.kind == ChangeKind::Event && history.lost(seq) {
             view.mixed = true;
         } else if arrives || change.locks && payload.value.is_none() {
             // Arrivals make what they make; and a last word without a state leaves the one that was.
@@ -1006,6 +1007,11 @@ impl Page {
         }
         for entity in 0..self.views.len() {
             let Some(id) = self.views[entity].id else { continue };
+            if !self.client.is_wanted(id) {
+                // Released: what was asked about it is nobody's question any more.
+                self.views[entity].replay = None;
+                self.views[entity].snapshot = None;
+            }
             let stands = self.client.position(id).map(|p| (p.epoch.0, p.seq));
             let skips = self.model_of(entity).on_gap() == OnGap::Skip;
             if self.client.is_wanted(id) && self.client.is_final(id) && !self.views[entity].locked {
