@@ -34,14 +34,14 @@ use crate::config::{
 };
 use crate::connection::{Act, Connection};
 pub use crate::connection::{Can, CloseClass, ConnectionState};
-use crate::entity::{Entities, Flags, Numbers, Reach, reach};
+use crate::entity::{Entities, Flags, NOBODY, Numbers, Reach, reach};
 pub use crate::entity::{EntityId, Epoch, ModelId, Position, Seq, Status, Sync};
 use crate::gap::{Held, Which};
 pub use crate::ids::EventId;
 pub use crate::input::{ErrorCode, Event, Snapshot};
 use crate::jitter::Jitter;
 pub use crate::output::{Change, ChangeKind, Command, Fault, Output, Range, Resume, Verdict};
-use crate::output::{Kind, NOBODY, NOTHING, Out, Sent};
+use crate::output::{Kind, NOTHING, Out, Sent};
 pub use crate::recovery::Request;
 use crate::recovery::{Question, Stage, snapshot_wait};
 use crate::stats::Stats;
@@ -987,7 +987,11 @@ impl<P> Client<P> {
     #[must_use]
     pub fn poll_output(&mut self, now: Instant) -> Option<Output<P>> {
         let out = self.poll(now)?;
-        if out.kind == Kind::Send { out.command(&mut self.outputs, self.polled).map(Output::Send) } else { out.into() }
+        if out.kind == Kind::Send {
+            out.command(&mut self.outputs, self.polled).map(Output::Send)
+        } else {
+            out.output()
+        }
     }
 
     /// The same, as the numbers that it is made of.
@@ -1042,8 +1046,7 @@ impl<P> Client<P> {
 
     #[inline(never)]
     fn model(&self, id: EntityId) -> &Model {
-        let model = usize::from(self.entities[id].model.0);
-        self.models.get(model).unwrap_or(const { &Model::DEFAULT })
+        model_in(&self.models, self.entities[id].model)
     }
 
     fn reopens(&self, id: EntityId) -> bool {
@@ -1208,4 +1211,9 @@ impl<P> Client<P> {
             entity.recovery = None;
         }
     }
+}
+
+/// A model by its number: where the entities are borrowed too, `Client::model` can't be called.
+fn model_in(models: &[Model], model: ModelId) -> &Model {
+    models.get(usize::from(model.0)).unwrap_or(const { &Model::DEFAULT })
 }

@@ -6,7 +6,6 @@
 use crate::config::{Continuity, Model, OnGap};
 use crate::gap::Held;
 use crate::ids::{EventId, Ids};
-use crate::output::NOBODY;
 use crate::recovery::{Recovery, Stage};
 use crate::time::Instant;
 use crate::zoo::{self, Bug};
@@ -38,6 +37,9 @@ number! {
     /// An interned status; [`Status::NONE`] where there is none.
     Status(u32)
 }
+
+/// Nobody, where an entity is asked for: no table is as large.
+pub(crate) const NOBODY: EntityId = EntityId(u32::MAX);
 
 impl Epoch {
     /// The epoch of what has no position. Drivers never intern it.

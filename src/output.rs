@@ -1,12 +1,9 @@
 //! What goes out: changes to show, and what the driver has to do.
 
 use crate::connection::ConnectionState;
-use crate::entity::{EntityId, Epoch, Position, Seq, Status, Sync};
+use crate::entity::{EntityId, Epoch, NOBODY, Position, Seq, Status, Sync};
 use crate::ids::EventId;
 use crate::recovery::Request;
-
-/// Nobody, where an entity is asked for: no table is as large.
-pub(crate) const NOBODY: EntityId = EntityId(u32::MAX);
 
 /// "None" among numbers.
 pub(crate) const NOTHING: u64 = u64::MAX;
@@ -96,8 +93,12 @@ impl<P> Default for Out<P> {
     }
 }
 
-impl<P> From<Out<P>> for Option<Output<P>> {
-    fn from(out: Out<P>) -> Self {
+impl<P> Out<P> {
+    /// What it means. A command has more items, so that is for [`Client::poll_output`] to collect.
+    ///
+    /// [`Client::poll_output`]: crate::Client::poll_output
+    pub(crate) fn output(self) -> Option<Output<P>> {
+        let out = self;
         let Out { subject, code, from, to, .. } = out;
         let entity = EntityId(subject);
         Some(match out.kind {
@@ -128,7 +129,6 @@ impl<P> From<Out<P>> for Option<Output<P>> {
             Kind::Close => Output::Close { generation: subject, code: code as u16 },
             Kind::GetToken => Output::GetToken { id: subject, attempt: code },
             Kind::CancelToken => Output::CancelToken { id: subject },
-            // `Client::poll_output` collects it.
             Kind::Send => return None,
         })
     }

@@ -5,7 +5,7 @@ use super::*;
 impl<P> Client<P> {
     /// An event that covers (prev, seq].
     pub(super) fn judge(&mut self, id: EntityId, mut event: Held<P>) {
-        let model = self.models.get(usize::from(self.entities[id].model.0)).unwrap_or(const { &Model::DEFAULT });
+        let model = model_in(&self.models, self.entities[id].model);
         let entity = &mut self.entities[id];
         entity.set(Flags::HEARD);
         let own = event.epoch == entity.own() || zoo::has(Bug::ForgetEpochCheck) && entity.has(Flags::PLACED);
@@ -118,7 +118,7 @@ impl<P> Client<P> {
             {
                 return;
             }
-            let model = self.models.get(usize::from(entity.model.0)).unwrap_or(const { &Model::DEFAULT });
+            let model = model_in(&self.models, entity.model);
             let until = if model.on_gap == Some(OnGap::Skip) {
                 Seq::MAX
             } else {

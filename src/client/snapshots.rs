@@ -108,7 +108,8 @@ impl<P> Client<P> {
             } else {
                 self.stats.stale += u64::from(seq < last);
             }
-            return self.end_question(id, None);
+            self.answered(id);
+            return self.end_question(id);
         }
         if seq > last
             || resets
@@ -145,16 +146,13 @@ impl<P> Client<P> {
             self.diverged(id);
         } else {
             self.refute_suspects(id);
-            self.end_question(id, Some(request));
+            self.answered_by(id, request);
+            self.end_question(id);
         }
     }
 
-    /// The question of a snapshot is settled: by an answer to `request`, or, if that is none, by any.
-    fn end_question(&mut self, id: EntityId, request: Option<Option<Request>>) {
-        match request {
-            Some(request) => self.answered_by(id, request),
-            None => self.answered(id),
-        }
+    /// What was asked of a snapshot is settled.
+    fn end_question(&mut self, id: EntityId) {
         self.disbelieve(id);
         if let Some(recovery) = &mut self.entities[id].recovery {
             recovery.wants_snapshot = false;
