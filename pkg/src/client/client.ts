@@ -27,7 +27,19 @@ import { collect, sendCommands } from './commands.js';
 import { askToken, dial, hangUp, onTimeout, tokenCause } from './connection.js';
 import { discard, drainAtOnce, enter, give, listenToCore, registers, wasm } from './core.js';
 import { emit, eventsOf, follow, isClosed, report, stopCalling } from './delivery.js';
-import { cellOf, change, entityNames, fail, fetch, forget, handleOf, read, setSync, stall } from './entities.js';
+import {
+  cellOf,
+  change,
+  entityNames,
+  fail,
+  fetch,
+  forget,
+  handleOf,
+  keepAll,
+  read,
+  setSync,
+  stall,
+} from './entities.js';
 import { endings } from './iterate.js';
 import { connect, end, onTrap, setStatus, status, statusSource } from './start.js';
 import { Readable, viewOf } from './views.js';
@@ -105,7 +117,10 @@ export const client: Client<any> = {
 
   topic: (name, options) => viewOf(`topic/${name}`, options?.params, true),
 
-  on: (type, listener) => follow(eventsOf(type), listener),
+  on(type, listener) {
+    if (type === 'change') keepAll();
+    return follow(eventsOf(type), listener);
+  },
 
   stats() {
     if (wasm) enter(count);

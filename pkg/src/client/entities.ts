@@ -148,10 +148,16 @@ function handleFor(name: string, kind: number): number {
   }
   traits[handle] = kind;
   entityNames[handle] = name;
-  slots[handle] = found;
-  if (typeof found === 'object') found.handle_ = handle;
+  const cell = typeof found === 'object' ? found : changes.subscriptions_[0] && newCell(name, kind);
+  slots[handle] = cell;
+  if (cell) cell.handle_ = handle;
   else byName.set(name, handle);
   return handle;
+}
+
+/** Who hears of every change would notice if an entity without a cell joined anew after a trap. */
+export function keepAll(): void {
+  for (const found of byName.values()) if (typeof found === 'number') cellOf(found);
 }
 
 /** Subscribes for the first user of an entity. */
@@ -290,7 +296,7 @@ function commit(
   let state = cell ? cell.state_ : slots[handle];
   if (cell) deliverFinal(cell);
   try {
-    if (model.isTopic_) regroup(handle, whole, data);
+    if (model.isTopic_) checkGroup(whole, data);
     else if (data !== undefined) state = whole || !model.reduce_ ? data : model.reduce_(state, data);
     // A `final` answer may bring no state: what is shown stays.
     else if (whole && !locks) state = null;
@@ -304,6 +310,8 @@ function commit(
     fail(handle, 'reduce', cause);
     return false;
   }
+  // If it traps in there, the topic is still where it was, and hears the same again.
+  if (model.isTopic_) regroup(handle, whole, data);
   if (cell) {
     cell.state_ = state;
     if (seq === seq) cell.seq_ = seq;
@@ -404,12 +412,19 @@ function disown(topic: number, member: number): void {
   );
 }
 
-/** Applies a topic's change to its members. Throws when it can't be read. */
-function regroup(topic: number, whole: boolean, data: any): void {
-  const { add = [], remove = [] } = whole ? { add: data ?? [] } : (data ?? {});
+/** Who comes and who goes with a topic's change. */
+const groupChange = (whole: boolean, data: any): any => (whole ? { add: data ?? [] } : (data ?? {}));
+
+function checkGroup(whole: boolean, data: unknown): void {
+  const { add = [], remove = [] } = groupChange(whole, data);
   if (!isNames(add) || !isNames(remove)) {
     throw new TypeError('A topic is a list of names, a change {add: [], remove: []}.');
   }
+}
+
+/** Applies a topic's change to its members. */
+function regroup(topic: number, whole: boolean, data: unknown): void {
+  const { add = [], remove = [] } = groupChange(whole, data);
   const names = new Set<string>(add);
   const leaving: (number | undefined)[] = whole
     ? membersOf(topic).filter((member) => !names.has(entityNames[member]!))
@@ -451,21 +466,17 @@ export function stall(): void {
 /**
  * Takes out of a broken instance where its entities stand, as far as that was shown (R38).
  *
- * The core may be ahead: it commits a change before it is handed over. What has a cell tells by itself. Of the others,
- * the one in hand joins anew, and so do all when the core was just telling.
+ * The core may be ahead: it commits a change before it is handed over. What has a cell tells by itself, when all that
+ * is in hand is shown. Of the others, the one in hand joins anew, and so do all when the core was just telling.
  */
 export function salvage(): void {
   slab = [];
   freeSlots = [];
   // One that broke while it was restored has nothing to add.
   saved ??= entityNames.map((_, handle) => {
-    const cell = cellAt(handle);
+    if (cellAt(handle)) return [STALE, 0];
     try {
-      if (cell && cell.epoch_ !== undefined) {
-        const { sync_, epoch_, seq_ = 0, status_ } = cell;
-        return [sync_ === FINAL_SYNC ? FINAL_SYNC : STALE, 0, epochOf(epoch_), seq_, statusOf(status_)];
-      }
-      if (!cell && !isBusy && handle !== inHand) {
+      if (!isBusy && handle !== inHand) {
         wasm!.read(handle);
         const [sync, , ...place] = registers().subarray(0, 5);
         return [sync === FINAL_SYNC ? FINAL_SYNC : STALE, 0, ...place];
@@ -478,6 +489,10 @@ export function salvage(): void {
   });
 }
 
+function placeOf({ sync_, epoch_, seq_ = 0, status_ }: Cell): number[] {
+  return [sync_, epoch_ === undefined ? NONE : epochOf(epoch_), seq_, statusOf(status_)];
+}
+
 /** Gives a new core the entities of the one before, each with its position, and those that came meanwhile. */
 export function restore(): void {
   const known = saved ?? [];
@@ -485,7 +500,10 @@ export function restore(): void {
   known.forEach(({ 0: sync, 2: epoch, 3: seq, 4: status }, handle) => {
     // In the same order, so each gets the number that it had.
     wasm!.add_entity(traits[handle]! & MODEL_MASK);
-    give(RESTORE, handle, NONE, epoch!, seq!, status!, +(sync === FINAL_SYNC));
+    const cell = cellAt(handle);
+    const place = cell ? placeOf(cell) : [sync!, epoch!, seq!, status!];
+    place.push(+(place.shift() === FINAL_SYNC));
+    give(RESTORE, handle, NONE, ...place);
   });
   known.forEach((_, handle) => {
     const cell = cellAt(handle);

@@ -47,7 +47,9 @@ export class Server {
     events.push(event);
     if (lost) return;
     for (const line of this.lines) {
-      if (line.follows.has(entity)) line.tell({ type: 'event', entity, epoch: EPOCH, ...event });
+      if (!line.follows.has(entity)) continue;
+      line.tell({ type: 'event', entity, epoch: EPOCH, ...event });
+      if (entity.startsWith('topic/')) for (const member of (data as any).add ?? []) this.join(line, member);
     }
   }
 
@@ -83,11 +85,18 @@ export class Server {
     if (!entity.startsWith('topic/')) return;
     const places = new Map<string, number>(behind.map(([name, , seq]) => [name, seq]));
     for (const member of this.state(entity, this.head(entity))) {
-      line.follows.add(member);
       const place = places.get(member);
-      if (typeof place === 'number') this.replay(line, request, member, place + 1);
-      else this.snapshot(line, member);
+      if (typeof place !== 'number') this.join(line, member);
+      else {
+        line.follows.add(member);
+        this.replay(line, request, member, place + 1);
+      }
     }
+  }
+
+  private join(line: Line, member: string): void {
+    line.follows.add(member);
+    this.snapshot(line, member);
   }
 
   private replay(line: Line, request: number, entity: string, from: number, to = this.head(entity)): void {

@@ -52,6 +52,8 @@ class World {
   readonly told: EntitySnapshot[] = [];
   readonly changes: Change[] = [];
   readonly finals: string[] = [];
+  /** Where each entity stood when its last `change` was told. */
+  readonly places = new Map<string, number>();
   readonly client: Client<Models>;
   isClosed = false;
 
@@ -87,6 +89,15 @@ class World {
 
   get traps(): number {
     return this.errors.filter(({ code }) => code === 'fault').length;
+  }
+
+  /** Every change of every entity is told, also of those that nobody looks at; none twice. */
+  hear(): void {
+    this.client.on('change', ({ entity, kind, seq = 0 }) => {
+      const before = this.places.get(entity) ?? 0;
+      if (seq <= before) this.faults.push(`${kind} #${seq} of ${entity} is told after #${before}`);
+      this.places.set(entity, seq);
+    });
   }
 
   pass(ms: number): Promise<unknown> {
@@ -201,6 +212,19 @@ const ENTRIES: Readonly<Record<string, Entry>> = {
     ms: 10,
   },
   'a message: an event of a member': { enter: (world) => world.server.commit('job/2', { v: 3 }), ms: 10 },
+  'a message: an event of a member that nobody looked at, each told': {
+    ready: (world) => world.hear(),
+    enter: (world) => world.server.commit('job/2', { v: 3 }),
+    ms: 10,
+  },
+  'a message: a new member that nobody looked at, each told': {
+    ready: (world) => world.hear(),
+    enter: async ({ server }) => {
+      server.commit('job/5', { v: 1 });
+      server.commit('topic/all', { add: ['job/5'] });
+    },
+    ms: 500,
+  },
   'a message: events with ids': {
     enter: ({ server, line }) => {
       const event = { type: 'event', entity: 'job/1', epoch: EPOCH, id: 'e3' };
