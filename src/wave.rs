@@ -22,7 +22,7 @@ pub(crate) enum WaveKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wave {
     pub kind: WaveKind,
-    /// How often it was asked before.
+    /// How often it was asked before; of members: 1 if they are in a hurry.
     pub tries: u8,
     pub request: Request,
     pub deadline: Instant,
@@ -74,6 +74,16 @@ impl Waves {
             if let Some(wave) = self.waves.get_mut(usize::from(id).wrapping_sub(1)) {
                 wave.waiting = wave.waiting.wrapping_add(by);
             }
+        }
+    }
+
+    /// What a topic's subscription brings for its members is still coming.
+    pub(crate) fn extend(&mut self, id: WaveId, deadline: Instant) {
+        if let Some(wave) = self.waves.get_mut(usize::from(id).wrapping_sub(1))
+            && wave.kind == WaveKind::Member
+            && wave.tries == 0
+        {
+            wave.deadline = deadline;
         }
     }
 

@@ -34,7 +34,7 @@ impl<P> Client<P> {
             && wave.deadline > until
             && !entity.has(Flags::PLACED)
         {
-            self.join_wave(id, Wave { deadline: until, ..wave });
+            self.join_wave(id, Wave { deadline: until, tries: 1, ..wave });
         }
     }
 
@@ -155,7 +155,7 @@ impl<P> Client<P> {
     fn end_question(&mut self, id: EntityId) {
         self.disbelieve(id);
         if let Some(recovery) = &mut self.entities[id].recovery {
-            recovery.wants_snapshot = false;
+            recovery.wants_snapshot &= matches!(recovery.stage, Stage::SnapshotOut | Stage::Error);
             recovery.no_after = false;
             recovery.lag = 0;
         }
@@ -184,7 +184,10 @@ impl<P> Client<P> {
         // What is pushed answers nothing: the server answers all the same, and perhaps with more.
         let other = request.is_none_or(|request| !self.wave_is(id, request));
         let kept = other && self.waits_for(id, WaveKind::Subscribe);
-        if request.is_none() && entity.stage() == Stage::Resume {
+        let asks = entity.recovery.as_ref().is_some_and(|recovery| {
+            recovery.asked.resubscribe || matches!(recovery.stage, Stage::Resume | Stage::SnapshotOut | Stage::Error)
+        });
+        if request.is_none() && asks {
             return;
         }
         if kept {
@@ -199,6 +202,8 @@ impl<P> Client<P> {
     /// The snapshot that was asked came: its request and deadline are over.
     #[inline(never)]
     pub(super) fn answered(&mut self, id: EntityId) {
+        // A large topic takes its time.
+        self.waves.extend(self.entities[id].wave, self.now + self.config.timeout.subscribe);
         self.set_wave(id, 0);
         if let Some(recovery) = &mut self.entities[id].recovery {
             recovery.asked.snapshot = 0;
@@ -270,7 +275,7 @@ impl<P> Client<P> {
             recovery.asked.head = 0;
         }
         recovery.question = Question::None;
-        recovery.wants_snapshot = false;
+        recovery.wants_snapshot &= matches!(recovery.stage, Stage::SnapshotOut | Stage::Error);
         recovery.no_after = false;
         recovery.lag = 0;
         recovery.flaps = 0;

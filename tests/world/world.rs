@@ -908,8 +908,6 @@ impl<'a> World<'a> {
         let plain = plain && self.plan.model.continuity != Continuity::None && self.plan.config.max_ahead > 2;
         // A snapshot that could not be shown is forgotten likewise.
         let plain = plain && !self.page.has_rolled_back;
-        // What is pushed may be old, and is believed until a head tells.
-        let plain = plain && !faults.pushes;
         let Some(socket) = self.socket.as_ref().filter(|socket| !socket.dialing && !socket.silent) else {
             return Ok(());
         };
