@@ -1,97 +1,267 @@
-// npm run mutants: changes the core in one place at a time; some test must notice. cargo-mutants makes the changes, the
+// npm run mutants: changes the core in one place at a time; some test must notice. cargo-mutants says which changes, the
 // unit tests of the core and tests/{counters,limits,accept,judge,wire}.rs judge them.
 //
-//   npm run mutants                          all of them: hours
-//   npm run mutants -- --shard 3/20          every twentieth, from the third on
-//   npm run mutants -- --file 'src/gap.rs'   those of a file
+//   npm run mutants                      all of them
+//   npm run mutants -- --shard 3/20      every twentieth, from the third on
+//   npm run mutants -- src/gap.rs        those whose name has this in it; several words: any of them
+//
+// Building each mutant takes ten times as long as judging it. So all are written into one copy of the source, each as
+// another body of its function behind a number that the environment gives, and that copy is built once. The few outside
+// of functions, in constants, are left to cargo-mutants. One that the compiler refuses is left out.
 //
 // tests/mutants.toml says what is changed and what is skipped. A mutant that is not noticed is printed and fails.
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { dirname, join } from 'node:path';
 import { setup } from './setup.mjs';
 import * as tools from './tools.mjs';
 
-const { nativeCargoEnv, root, targetDir } = tools;
+const { nativeCargo, nativeCargoEnv, root, targetDir } = tools;
 
 /** Who judges, the sharpest first. */
-const JUDGES = ['--lib', '--test=counters', '--test=limits', '--test=accept', '--test=judge', '--test=wire'];
+const JUDGES = ['lib', 'counters', 'limits', 'accept', 'judge', 'wire'];
+const JUDGE_ARGS = JUDGES.map((name) => (name === 'lib' ? '--lib' : `--test=${name}`));
 
-/** The judge takes a second or two; a mutant that loops takes for ever. */
-const TIMEOUT_S = 40;
-
-/** A mutant that allocates for ever must not take the machine with it. Compilers want some address space. */
-const ADDRESS_SPACE_KIB = 8 << 20;
+/** Of one judge, in seconds of CPU. Each needs less than one; a mutant that loops takes for ever. */
+const CPU_S = 5;
+/** The same by the clock, for a mutant that waits, and for what cargo-mutants judges. */
+const TIMEOUT_S = 60;
+/** A mutant that allocates for ever must not take the machine with it. */
+const ADDRESS_SPACE_KIB = 2 << 20;
 
 /** Mutants that may be skipped, each with a reason in tests/mutants.toml. */
 const SKIPPED_SHARE = 0.03;
 
 const config = join(root, 'tests/mutants.toml');
-const output = join(targetDir, 'mutants');
+const folder = join(targetDir, 'mutants');
+/** The copy of the source that has all mutants in it. */
+const tree = join(folder, 'tree');
 
-const tool = (...args) => ['mutants', '--dir', root, '--package', 'inorder', '--colors=never', ...args];
+const cargoMutants = (...args) => ['mutants', '--dir', root, '--package', 'inorder', '--colors=never', ...args];
 
-/** How many mutants there are with and without the skip list. */
-function count(more) {
-  const list = (...args) =>
-    tools
-      .capture(tools.cargoTools['cargo-mutants'].path, tool('--list', ...args, ...more), {
-        cwd: root,
-        env: environment(),
-        maxBuffer: 64 << 20,
-      })
-      ?.split('\n')
-      .filter(Boolean).length ?? 0;
-  const all = join(output, 'all.toml');
-  mkdirSync(output, { recursive: true });
-  // The same without the skip list, which is the last of the file.
-  writeWithout(all);
-  return { left: list('--config', config), all: list('--config', all) };
+/** The mutants that a configuration leaves. */
+function list(configuration) {
+  const args = cargoMutants('--list', '--json', '--config', configuration);
+  const options = { cwd: root, env: nativeCargoEnv({ CARGO: nativeCargo() }), maxBuffer: 64 << 20 };
+  return JSON.parse(tools.capture(tools.cargoTools['cargo-mutants'].path, args, options) ?? '[]');
 }
 
-function writeWithout(path) {
-  writeFileSync(path, readFileSync(config, 'utf8').replace(/^exclude_re = [\s\S]*$/m, ''));
+/** The same configuration with other lists of names, which are the last of the file. */
+function configured(name, more) {
+  const path = join(folder, name);
+  writeFileSync(path, readFileSync(config, 'utf8').replace(/^exclude_re = [\s\S]*$/m, more));
+  return path;
 }
 
-const environment = () => nativeCargoEnv({ CARGO: tools.nativeCargo(), CARGO_TARGET_DIR: undefined });
+function chosen(mutants, args) {
+  const shard = args.indexOf('--shard');
+  const [k, n] = shard < 0 ? [0, 1] : args[shard + 1].split('/').map(Number);
+  const words = shard < 0 ? args : args.toSpliced(shard, 2);
+  if (!(k < n) || words.some((word) => word.startsWith('-'))) throw new Error('--shard k/n, or words of names');
+  const named = mutants.filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)));
+  return named.filter((_, at) => at % n === k);
+}
+
+/** The functions of a file that have mutants, each with where its body is. */
+function functions(text, mutants) {
+  const lines = [0];
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) lines.push(at + 1);
+  const offset = ({ line, column }) => lines[line - 1] + column - 1;
+  const found = new Map();
+  for (const mutant of mutants) {
+    const [start, end] = [offset(mutant.function.span.start), offset(mutant.function.span.end)];
+    if (!found.has(start)) {
+      // The body begins at the first brace outside of all parentheses.
+      let at = start;
+      for (let depth = 0; depth > 0 || text[at] !== '{'; at++)
+        depth += '(['.includes(text[at]) - ')]'.includes(text[at]);
+      found.set(start, { head: text.slice(start, at), open: at + 1, close: end - 1, mutants: [] });
+    }
+    found.get(start).mutants.push({ mutant, from: offset(mutant.span.start), to: offset(mutant.span.end) });
+  }
+  return [...found.values()].toSorted((a, b) => a.open - b.open);
+}
+
+/** Writes a file with all its mutants; returns on which lines each is. */
+function write(file, mutants, numbers) {
+  const text = readFileSync(join(root, file), 'utf8');
+  const places = [];
+  let [written, line, done] = ['', 1, 0];
+  const add = (piece) => {
+    written += piece;
+    line += piece.split('\n').length - 1;
+  };
+  for (const { open, close, mutants: bodies } of functions(text, mutants)) {
+    add(`${text.slice(done, open)} match crate::mutant() {\n`);
+    for (const { mutant, from, to } of bodies) {
+      const first = line;
+      const body = text.slice(open, from) + mutant.replacement + text.slice(to, close);
+      add(`${numbers.get(mutant)} => {${body}\n}\n`);
+      places.push({ mutant, file, first, last: line - 1 });
+    }
+    add(`_ => {${text.slice(open, close)}\n} }`);
+    done = close;
+  }
+  add(text.slice(done));
+  if (file === 'src/lib.rs') add(SWITCH);
+  const path = join(tree, file);
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, written);
+  return places;
+}
+
+/** Which mutant is on; none is 0. */
+const SWITCH = `
+#[inline]
+fn mutant() -> u32 {
+    static ON: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *ON.get_or_init(|| std::env::var("INORDER_MUTANT").map_or(0, |number| number.parse().unwrap()))
+}
+`;
+
+/** Cargo's messages about the copy. */
+async function cargo(...args) {
+  const messages = [];
+  const { code } = await tools.start(
+    nativeCargo(),
+    [...args, '--profile=mutants', '--offline', '--quiet', '--message-format=json'],
+    {
+      cwd: tree,
+      env: nativeCargoEnv({ CARGO_TARGET_DIR: join(folder, 'build'), RUSTFLAGS: '--cap-lints=allow' }),
+      onLine: (line, stream) => (stream === 'stdout' ? messages.push(JSON.parse(line)) : undefined),
+    },
+  ).done;
+  return { code, messages };
+}
+
+/** Writes all mutants into one copy, without those that do not compile, and builds it. */
+async function build(mutants) {
+  rmSync(tree, { recursive: true, force: true });
+  mkdirSync(tree, { recursive: true });
+  for (const name of ['Cargo.toml', 'Cargo.lock', 'tests', 'examples', 'demo']) {
+    symlinkSync(join(root, name), join(tree, name));
+  }
+  const files = tools.capture('git', ['ls-files', 'src'], { cwd: root }).split('\n');
+  const numbers = new Map(mutants.map((mutant, at) => [mutant, at + 1]));
+  const unviable = new Set();
+  for (;;) {
+    const left = mutants.filter((mutant) => !unviable.has(mutant));
+    const places = files.flatMap((file) =>
+      write(
+        file,
+        left.filter((mutant) => mutant.file === file),
+        numbers,
+      ),
+    );
+    const { code, messages } = await cargo('check', '--lib');
+    if (code === 0) break;
+    const before = unviable.size;
+    for (const { message } of messages) {
+      for (const { file_name, line_start } of message?.level === 'error' ? message.spans : []) {
+        const at = places.find(
+          ({ file, first, last }) => file === file_name && first <= line_start && line_start <= last,
+        );
+        if (at) unviable.add(at.mutant);
+      }
+    }
+    if (unviable.size === before) {
+      throw new Error(
+        messages
+          .map(({ message }) => message?.rendered ?? '')
+          .join('')
+          .slice(-4000),
+      );
+    }
+  }
+  const { code, messages } = await cargo('test', '--no-run', ...JUDGE_ARGS);
+  if (code !== 0)
+    throw new Error(
+      messages
+        .map(({ message }) => message?.rendered ?? '')
+        .join('')
+        .slice(-4000),
+    );
+  const programs = new Map(
+    messages.filter(({ executable }) => executable).map(({ target, executable }) => [target.name, executable]),
+  );
+  programs.set('lib', programs.get('inorder'));
+  return { numbers, unviable, programs: JUDGES.map((name) => programs.get(name)) };
+}
+
+/** Judges one: 'Caught', 'Timeout' or 'Missed'. */
+async function judge(programs, number) {
+  const limits = `ulimit -v ${ADDRESS_SPACE_KIB}; ulimit -t ${CPU_S}; exec "$0"`;
+  const env = { ...process.env, INORDER_MUTANT: `${number}`, RUST_TEST_THREADS: '1', RUST_BACKTRACE: '0' };
+  for (const program of programs) {
+    const { code, signal, timedOut } = await tools.start('sh', ['-c', limits, program], {
+      cwd: root,
+      env,
+      onLine: () => {},
+      timeoutMs: TIMEOUT_S * 1000,
+    }).done;
+    if (timedOut || ['SIGKILL', 'SIGXCPU'].includes(signal)) return 'Timeout';
+    if (code !== 0) return 'Caught';
+  }
+  return 'Missed';
+}
+
+/** Those outside of functions, one build each. */
+async function one_by_one(mutants) {
+  const names = mutants.map(({ name }) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  const only = configured('rest.toml', `examine_re = ${JSON.stringify(names.map((name) => `^${name}$`))}\n`);
+  const args = cargoMutants('--config', only, '--profile', 'mutants', '--output', folder, '--timeout', `${TIMEOUT_S}`);
+  for (const arg of JUDGE_ARGS) args.push(`--cargo-arg=${arg}`);
+  rmSync(join(folder, 'mutants.out'), { recursive: true, force: true });
+  await tools.start(tools.cargoTools['cargo-mutants'].path, args, {
+    cwd: root,
+    env: nativeCargoEnv({ CARGO: nativeCargo(), CARGO_TARGET_DIR: undefined }),
+    onLine: () => {},
+  }).done;
+  const { outcomes } = JSON.parse(readFileSync(join(folder, 'mutants.out/outcomes.json'), 'utf8'));
+  const summaries = new Map(outcomes.map(({ scenario, summary }) => [scenario.Mutant?.name, summary]));
+  return mutants.map(({ name }) => summaries.get(name)?.replace('Mutant', ''));
+}
 
 async function main() {
-  const more = process.argv.slice(2);
   await setup('mutants');
-  const { left, all } = count(more.filter((_, i) => !['--shard'].includes(more[i]) && more[i - 1] !== '--shard'));
-  const share = all > 0 ? (all - left) / all : 0;
-  console.log(`${all} mutants, ${all - left} of them skipped with a reason (${(share * 100).toFixed(1)} %)`);
-
-  rmSync(join(output, 'mutants.out'), { recursive: true, force: true });
-  const args = tool('--config', config, '--profile', 'mutants', '--output', output, '--timeout', `${TIMEOUT_S}`);
-  args.push('--baseline=run', '--sharding=round-robin', '--no-shuffle', ...more);
-  // For the build as well as for the run: a mutant is built for its judges alone.
-  for (const judge of JUDGES) args.push(`--cargo-arg=${judge}`);
-  const limited = `ulimit -v ${ADDRESS_SPACE_KIB}; exec "$@"`;
-  await tools.start('sh', ['-c', limited, 'sh', tools.cargoTools['cargo-mutants'].path, ...args], {
-    cwd: root,
-    env: environment(),
-  }).done;
-  if (tools.isStopping()) return;
-
-  const { outcomes } = JSON.parse(readFileSync(join(output, 'mutants.out/outcomes.json'), 'utf8'));
-  const sum = {};
-  const missed = [];
-  for (const { scenario, summary } of outcomes) {
-    if (scenario === 'Baseline') {
-      if (summary !== 'Success') throw new Error('the tests fail before anything is changed');
-      continue;
-    }
-    sum[summary] = (sum[summary] ?? 0) + 1;
-    if (summary === 'MissedMutant') missed.push(scenario.Mutant.name);
-  }
-  for (const name of missed) console.log(`missed ${name}`);
-  const { CaughtMutant = 0, Timeout = 0, Unviable = 0 } = sum;
+  mkdirSync(folder, { recursive: true });
+  const [all, left] = [list(configured('all.toml', '')), list(config)];
+  const share = all.length > 0 ? (all.length - left.length) / all.length : 1;
   console.log(
-    `${CaughtMutant} caught, ${Timeout} ran into the time limit, ${Unviable} do not compile, ${missed.length} missed`,
+    `${all.length} mutants, ${all.length - left.length} skipped with a reason (${(share * 100).toFixed(1)} %)`,
   );
-  if (share > SKIPPED_SHARE) console.log(`more than ${SKIPPED_SHARE * 100} % are skipped`);
-  console.log(`${CaughtMutant + Timeout} passed, ${missed.length + (share > SKIPPED_SHARE ? 1 : 0)} failed`);
-  if (missed.length > 0 || share > SKIPPED_SHARE || CaughtMutant + Timeout === 0) process.exitCode = 1;
+  const mutants = chosen(left, process.argv.slice(2));
+  if (mutants.length < left.length) console.log(`${mutants.length} of them now`);
+
+  const constant = ({ file, function: inside }) =>
+    !inside || /\bconst fn\b/.test(readFileSync(join(root, file), 'utf8').split('\n')[inside.span.start.line - 1]);
+  const inside = mutants.filter((mutant) => !constant(mutant));
+  const outside = mutants.filter(constant);
+  const count = { Caught: 0, Timeout: 0, Unviable: 0, Missed: 0 };
+  const tell = ({ name }, outcome) => {
+    if (!(outcome in count)) throw new Error(`nobody judged ${name}`);
+    count[outcome]++;
+    if (outcome === 'Missed' || outcome === 'Timeout') console.log(`${outcome.toLowerCase()} ${name}`);
+  };
+  if (inside.length > 0) {
+    const { numbers, unviable, programs } = await build(inside);
+    if ((await judge(programs, 0)) !== 'Missed') throw new Error('the tests fail before anything is changed');
+    const waiting = inside.filter((mutant) => !unviable.has(mutant));
+    for (const mutant of unviable) tell(mutant, 'Unviable');
+    const worker = async () => {
+      for (let mutant = waiting.shift(); mutant && !tools.isStopping(); mutant = waiting.shift()) {
+        tell(mutant, await judge(programs, numbers.get(mutant)));
+      }
+    };
+    await Promise.all(Array.from({ length: availableParallelism() }, worker));
+  }
+  if (outside.length > 0) for (const [at, outcome] of (await one_by_one(outside)).entries()) tell(outside[at], outcome);
+  const { Caught, Timeout, Unviable, Missed } = count;
+  console.log(`${Caught} caught, ${Timeout} ran into the time limit, ${Unviable} do not compile, ${Missed} missed`);
+  const tooMany = share > SKIPPED_SHARE;
+  if (tooMany) console.log(`more than ${SKIPPED_SHARE * 100} % are skipped`);
+  console.log(`${Caught + Timeout} passed, ${Missed + tooMany} failed`);
+  if (Missed > 0 || tooMany || Caught + Timeout === 0) process.exitCode = 1;
 }
 
 tools.stopOnSignals();

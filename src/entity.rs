@@ -472,6 +472,10 @@ mod tests {
             let model = Model { continuity, ..Model::default() };
             assert_eq!(Numbers::read(&model, prev, seq, Some(5)), expected, "{continuity:?} {prev:?} {seq:?}");
         }
+        // Where the newest wins, what an event says of its predecessor is ignored.
+        let skip = Model { on_gap: Some(OnGap::Skip), ..Model::default() };
+        assert_eq!(Numbers::read(&skip, Some(3), Some(9), Some(5)), Covers { prev: 8, seq: 9 });
+        assert_eq!(Numbers::read(&skip, Some(3), Some(0), Some(5)), BeforeFirst);
     }
 
     #[test]
@@ -490,6 +494,7 @@ mod tests {
             (&skip, 8, 9, true, Reach::Next),
             (&skip, 3, 4, true, Reach::Covered),
             (&skip, 8, 9, false, Reach::Covered),
+            (&skip, 5, 6, false, Reach::Next),
         ];
         for (model, prev, seq, visible, expected) in table {
             assert_eq!(reach(5, model, prev, seq, visible), expected, "({prev}, {seq}] {visible}");

@@ -252,5 +252,24 @@ mod tests {
         assert!(gap.pop(Which::NotOf(EPOCH)).is_none());
         assert_eq!(gap.pop(Which::Of(EPOCH)).map(|held| held.seq), Some(5));
         assert_eq!(gap.bytes(), 4);
+        assert!(gap.has(EPOCH) && !gap.has(Epoch(3)));
+    }
+
+    /// What a position does not reach, of its epoch and no other.
+    #[test]
+    fn beyond_a_number_is_what_begins_behind_it() {
+        let mut gap = Gap::default();
+        for (epoch, seq) in [(EPOCH, 6), (EPOCH, 7), (Epoch(3), 9), (EPOCH, 8)] {
+            assert!(gap.insert(event(epoch, seq - 1, seq)).is_ok());
+        }
+        let beyond: Vec<u64> = std::iter::from_fn(|| gap.pop(Which::Beyond(EPOCH, 6))).map(|held| held.seq).collect();
+        assert_eq!(beyond, [8]);
+        assert_eq!(gap.len(), 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "sorted and distinct")]
+    fn disorder_is_noticed() {
+        Gap { held: vec![event(EPOCH, 7, 8), event(EPOCH, 5, 6)], bytes: 14 }.check();
     }
 }

@@ -67,3 +67,37 @@ impl Topics {
         self.topics.iter().find(|topic| topic.members.binary_search(&member).is_ok()).map(|topic| topic.entity)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Topics;
+    use crate::entity::EntityId;
+
+    const TOPIC: EntityId = EntityId(7);
+
+    #[test]
+    fn a_member_is_in_once_and_out_once() {
+        let mut topics = Topics::NONE;
+        assert!(!topics.change(TOPIC, EntityId(3), false), "nobody is in a topic that nobody noted");
+        assert!(topics.topics.is_empty());
+        for member in [5, 3, 4] {
+            assert!(topics.change(TOPIC, EntityId(member), true));
+            assert!(!topics.change(TOPIC, EntityId(member), true), "{member} is in already");
+        }
+        assert_eq!(topics.members(TOPIC), [3, 4, 5].map(EntityId));
+        assert!(topics.change(TOPIC, EntityId(4), false));
+        assert!(!topics.change(TOPIC, EntityId(4), false), "4 is out already");
+        assert_eq!(topics.members(TOPIC), [3, 5].map(EntityId));
+    }
+
+    #[test]
+    fn a_member_knows_its_topic_until_that_is_forgotten() {
+        let mut topics = Topics::NONE;
+        topics.change(EntityId(8), EntityId(1), true);
+        topics.change(TOPIC, EntityId(3), true);
+        assert_eq!((topics.of(EntityId(3)), topics.of(EntityId(2))), (Some(TOPIC), None));
+        assert_eq!(topics.take(TOPIC), [EntityId(3)]);
+        assert_eq!((topics.of(EntityId(3)), topics.take(TOPIC)), (None, Vec::new()));
+        assert_eq!(topics.members(EntityId(8)), [EntityId(1)]);
+    }
+}

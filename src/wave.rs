@@ -119,3 +119,74 @@ impl Waves {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{WAVES, Wave, WaveKind, Waves};
+    use crate::time::Instant;
+
+    fn wave(request: u32, deadline: u64) -> Wave {
+        Wave { kind: WaveKind::Subscribe, tries: 0, request, deadline: Instant(deadline), waiting: 0 }
+    }
+
+    /// Opens a wave, or finds it, and has one more wait in it.
+    fn enter(waves: &mut Waves, wave: Wave) -> u16 {
+        let id = waves.open(wave).expect("there is room");
+        waves.change(0, id);
+        id
+    }
+
+    #[test]
+    fn equal_questions_share_a_wave_and_others_do_not() {
+        let mut waves = Waves::NONE;
+        let first = enter(&mut waves, wave(1, 9));
+        assert_eq!(enter(&mut waves, wave(1, 9)), first);
+        let second = enter(&mut waves, wave(2, 5));
+        assert_ne!(second, first);
+        assert_eq!(waves.first(), Some((Instant(5), second)));
+        assert_eq!(waves.get(first).map(|wave| wave.waiting), Some(2));
+    }
+
+    #[test]
+    fn a_wave_is_over_when_the_last_one_left_and_its_place_is_free() {
+        let mut waves = Waves::NONE;
+        let [first, other] = [wave(1, 9), wave(2, 9)].map(|wave| enter(&mut waves, wave));
+        waves.change(first, other);
+        assert_eq!(waves.get(first), None);
+        assert_eq!(waves.get(other).map(|wave| wave.waiting), Some(2));
+        assert_eq!(enter(&mut waves, wave(3, 4)), first);
+        waves.end(other);
+        assert_eq!(waves.get(other), None);
+        assert_eq!(waves.first(), Some((Instant(4), first)));
+        waves.clear();
+        assert_eq!((waves.get(first), waves.first()), (None, None));
+    }
+
+    #[test]
+    fn of_two_that_are_due_together_the_older_comes_first() {
+        let mut waves = Waves::NONE;
+        let ids = [wave(1, 9), wave(2, 9), wave(3, 10)].map(|wave| enter(&mut waves, wave));
+        assert_eq!(waves.first(), Some((Instant(9), ids[0])));
+    }
+
+    #[test]
+    fn there_are_so_many_waves_and_no_more() {
+        let mut waves = Waves::NONE;
+        for request in 0..WAVES as u32 {
+            enter(&mut waves, wave(request, 9));
+        }
+        assert_eq!(waves.open(wave(u32::MAX, 9)), None);
+        assert!(waves.open(wave(7, 9)).is_some(), "an equal one has a place");
+        waves.end(5);
+        assert_eq!(waves.open(wave(u32::MAX, 9)), Some(5));
+    }
+
+    #[test]
+    fn only_deadlines_that_passed_are_set_anew() {
+        let mut waves = Waves::NONE;
+        let ids = [wave(1, 9), wave(2, 10), wave(3, 11)].map(|wave| enter(&mut waves, wave));
+        waves.rearm(Instant(10), Instant(50));
+        let due = ids.map(|id| waves.get(id).map(|wave| wave.deadline));
+        assert_eq!(due, [50, 50, 11].map(|at| Some(Instant(at))));
+    }
+}

@@ -189,8 +189,9 @@ counters! {
         page.client.handle_subscribed(page.now, page.job, 77, E, 9);
         assert!(!page.client.begin_replay(page.now, page.job, 77));
         page.client.handle_final(page.now, page.job, 77, E, COMPLETED, None);
+        page.client.handle_head(page.now, page.job, E, 9, Some(77));
         page.drain();
-    } => "unwanted 4"
+    } => "unwanted 5"
     errors_are_no_answers_in_vain: |page: &mut Page| {
         page.client.handle_error(page.now, ErrorCode::Other, Some(77), Some(page.job), None);
         page.drain();

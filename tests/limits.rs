@@ -3,8 +3,9 @@
 use inorder::Client;
 use inorder::client::{
     Can, Command, EntityId, Epoch, ErrorCode, Event, EventId, Fault, ModelId, Output, Request, Snapshot, Status, Sync,
+    Verdict,
 };
-use inorder::config::{Config, Continuity, Model};
+use inorder::config::{Backoff, Config, Continuity, Model, OnGap};
 use inorder::time::Instant;
 
 const E: Epoch = Epoch(1);
@@ -99,6 +100,22 @@ impl Page {
         self.drain();
     }
 
+    /// Loses its socket and gets another, on which it resumes.
+    fn reconnects(&mut self) {
+        self.ends(1006);
+        let at = self.client.retry_at().expect("a dial is armed");
+        self.pass(at.0 - self.now.0);
+        self.welcome(None, ALL);
+    }
+
+    /// Time passes and no timer fires meanwhile.
+    fn sleeps(&mut self, ms: u64) {
+        self.now = self.now + ms;
+        self.client.handle_timeout(self.now);
+        self.drain();
+        self.pass(0);
+    }
+
     /// Lets time pass, to the millisecond; what is due is done when it is due.
     fn pass(&mut self, ms: u64) {
         let until = self.now + ms;
@@ -115,7 +132,7 @@ impl Page {
         while let Some(output) = self.client.poll_output(self.now) {
             let word = match output {
                 Output::Change(change) => {
-                    if change.status == COMPLETED {
+                    if change.locks || change.status == COMPLETED {
                         self.client.lock(self.now, change.entity);
                     }
                     "change"
@@ -130,6 +147,9 @@ impl Page {
                 Output::Fault { fault: Fault::FarAhead, .. } => "far ahead",
                 Output::Fault { fault: Fault::BadFrame, .. } => "bad frame",
                 Output::Fault { fault: Fault::Diverged, .. } => "diverged",
+                Output::Fault { fault: Fault::TokenFailed, .. } => "token failed",
+                Output::Fault { fault: Fault::Server, .. } => "server",
+                Output::Final { .. } => "final",
                 Output::Gap { .. } => "gap",
                 Output::Forgotten { .. } => "forgotten",
                 Output::Send(Command::Subscribe { request, .. }) => {
@@ -655,4 +675,421 @@ fn four_thousand_and_ninety_six_ends_are_remembered() {
     assert_eq!(page.count("forgotten"), 0);
     ends(&mut page);
     assert_eq!(page.count("forgotten"), 1);
+}
+
+/// The largest usable number is usable wherever a number comes.
+#[test]
+fn the_largest_number_is_usable() {
+    const LAST: u64 = (1 << 53) - 1;
+    let chain = Model { continuity: Continuity::Prev, ..Model::default() };
+    let mut page = Page::live();
+    page.client.handle_vacant(page.now, page.job, E, 6, LAST);
+    page.drain();
+    assert_eq!(page.client.position(page.job).map(|at| at.seq), Some(LAST));
+    let mut page = Page::live();
+    page.answers(page.job, None, E, LAST);
+    assert_eq!(page.client.position(page.job).map(|at| at.seq), Some(LAST));
+    let mut page = Page::live_with(Config::default(), chain, None, ALL);
+    page.client.handle_head(page.now, page.job, E, LAST, None);
+    page.drain();
+    page.pass(100);
+    assert_eq!((page.count("bad frame"), page.count("snapshot")), (0, 1));
+    let mut page = Page::live_with(Config::default(), chain, None, ALL);
+    page.reconnects();
+    for (head, bad) in [(LAST + 1, 1), (LAST + 2, 2), (LAST, 2)] {
+        page.client.handle_subscribed(page.now, page.job, page.asked, E, head);
+        page.drain();
+        assert_eq!(page.count("bad frame"), bad, "{head}");
+    }
+}
+
+#[test]
+fn two_hundred_and_fifty_six_models_fit() {
+    let mut page = Page::new(Config::default(), Model::default());
+    let models: Vec<ModelId> = (1..258).map(|_| page.client.add_model(Model::default())).collect();
+    assert_eq!(models[..255], (1..256).map(|at| ModelId(at as u8)).collect::<Vec<_>>());
+    assert_eq!(models[255..], [ModelId(255); 2], "the others share the last");
+}
+
+#[test]
+fn nobody_is_wanted_who_was_never_added_or_after_the_end() {
+    let stranger = EntityId(999);
+    let mut page = Page::live();
+    let other = page.client.add_entity(page.model);
+    page.client.subscribe(page.now, stranger);
+    page.client.add_member(page.now, stranger, page.job);
+    page.client.add_member(page.now, other, stranger);
+    page.client.lock(page.now, stranger);
+    page.drain();
+    assert!(!page.client.is_wanted(stranger) && !page.client.is_final(stranger));
+    assert!(!page.client.is_wanted(other) && page.said.is_empty(), "{:?}", page.said);
+    // Who is not wanted can't be left.
+    page.client.unsubscribe(page.now, other);
+    page.client.unsubscribe(page.now, stranger);
+    page.drain();
+    page.pass(2_000);
+    assert_eq!(page.said, []);
+
+    page.client.close(page.now);
+    page.drain();
+    assert_eq!(page.count("close"), 1);
+    page.said.clear();
+    page.client.close(page.now);
+    page.client.connect(page.now);
+    page.client.subscribe(page.now, other);
+    page.client.add_member(page.now, page.job, other);
+    page.client.unsubscribe(page.now, page.job);
+    page.client.handle_online(page.now);
+    page.client.handle_pagehide(page.now);
+    page.event(6);
+    page.client.handle_timeout(page.now + 100_000);
+    page.drain();
+    assert_eq!((page.said.len(), page.client.poll_timeout()), (0, None), "{:?}", page.said);
+    assert!(!page.client.is_wanted(other) && page.client.is_wanted(page.job));
+}
+
+#[test]
+fn who_is_released_is_forgotten_at_once_and_who_is_wanted_is_not() {
+    let mut page = Page::live();
+    page.client.release(page.now, page.job);
+    page.drain();
+    assert!(page.client.is_wanted(page.job) && page.said.is_empty());
+    page.client.unsubscribe(page.now, page.job);
+    page.client.release(page.now, page.job);
+    page.drain();
+    assert_eq!((page.when("unsubscribe"), page.when("forgotten")), (vec![0], vec![0]));
+    page.client.release(page.now, page.job);
+    page.drain();
+    assert_eq!(page.count("forgotten"), 1, "nobody is forgotten twice");
+    // A final one too, on a socket that was told of it and without one.
+    for open in [true, false] {
+        let mut page = Page::live();
+        page.gives(page.job, 6, EventId::NONE, 1, COMPLETED);
+        if !open {
+            page.ends(1006);
+        }
+        page.client.unsubscribe(page.now, page.job);
+        page.client.release(page.now, page.job);
+        page.drain();
+        assert_eq!((page.count("unsubscribe"), page.count("forgotten")), (usize::from(open), 1), "{open}");
+        assert!(!page.client.is_final(page.job));
+    }
+}
+
+/// Each part of a snapshot that a subscription brings gives it five seconds more, and as many tries as at first.
+#[test]
+fn a_part_starts_the_deadline_of_a_subscription_again() {
+    let mut page = Page::dialed();
+    page.welcome(None, ALL);
+    page.pass(4_999);
+    assert!(page.client.handle_part(page.now, page.job, Some(page.asked)));
+    page.pass(4_999);
+    assert_eq!(page.when("subscribe"), [0]);
+    page.pass(1 + 5_000 + 5_000 + 5_000);
+    assert_eq!(page.when("subscribe"), [0, 9_999, 14_999, 19_999, 24_999]);
+    assert!(page.client.handle_part(page.now, page.job, Some(page.asked)));
+    page.pass(4_999 + 1 + 5_000);
+    assert_eq!((page.count("subscribe"), page.count("gave up")), (7, 0));
+}
+
+#[test]
+fn who_is_joined_again_after_its_end_stays_ended() {
+    const FAILED: Status = Status(3);
+    for (epoch, status, shown) in [(E, COMPLETED, 1), (E, FAILED, 0), (Epoch(2), COMPLETED, 0), (Epoch(2), FAILED, 0)] {
+        let mut page = Page::live();
+        page.gives(page.job, 6, EventId::NONE, 1, COMPLETED);
+        page.client.unsubscribe(page.now, page.job);
+        page.drain();
+        page.pass(1_000);
+        page.client.subscribe(page.now, page.job);
+        page.drain();
+        assert_eq!((page.sync(), page.client.status(page.job)), (Sync::Joining, Status::NONE));
+        page.said.clear();
+        page.client.handle_final(page.now, page.job, page.asked, epoch, status, None);
+        page.drain();
+        assert_eq!((page.count("change"), page.sync()), (shown, Sync::Final), "{epoch:?} {status:?}");
+        assert_eq!(page.client.status(page.job), COMPLETED);
+        assert_eq!(page.client.position(page.job).map(|at| (at.epoch, at.seq)), Some((E, 6)));
+    }
+}
+
+#[test]
+fn who_is_not_named_among_the_heads_is_asked_for() {
+    let mut page = Page::live();
+    page.client.handle_discontinuity(page.now, None);
+    page.drain();
+    assert_eq!((page.count("heads"), page.count("snapshot"), page.sync()), (1, 0, Sync::Recovering));
+    page.client.end_heads(page.now, page.asked + 1);
+    page.drain();
+    assert_eq!(page.count("snapshot"), 0, "that was another's");
+    page.client.end_heads(page.now, page.asked);
+    page.drain();
+    assert_eq!((page.when("snapshot"), page.sync()), (vec![0], Sync::Recovering));
+}
+
+#[test]
+fn an_error_to_a_request_that_is_not_ours_means_nothing() {
+    let mut page = Page::live();
+    page.client.handle_error(page.now, ErrorCode::Other, Some(77), Some(page.job), None);
+    page.client.handle_error(page.now, ErrorCode::Forbidden, Some(77), None, None);
+    page.drain();
+    assert_eq!((page.count("server"), page.sync()), (0, Sync::Live));
+    page.client.handle_error(page.now, ErrorCode::Other, None, Some(page.job), None);
+    page.drain();
+    assert_eq!((page.count("server"), page.sync()), (1, Sync::Recovering));
+}
+
+#[test]
+fn a_page_that_went_offline_probes_its_socket_at_once_and_once() {
+    let mut page = Page::live();
+    page.pongs = false;
+    page.client.handle_offline(page.now);
+    page.drain();
+    page.pass(0);
+    assert_eq!((page.when("ping"), page.ping), (vec![0], 1));
+    page.client.handle_offline(page.now);
+    assert!(page.client.poll_timeout() > Some(page.now), "a ping is out already");
+    page.client.handle_pong(page.now, 1);
+    page.client.handle_offline(page.now);
+    page.pass(0);
+    assert_eq!((page.count("ping"), page.ping), (2, 2), "the next ping is another");
+}
+
+#[test]
+fn a_resume_is_confirmed_by_its_last_page() {
+    let mut page = Page::live();
+    page.reconnects();
+    let request = page.asked;
+    for (seq, done, sync) in [(6, false, Sync::Recovering), (7, true, Sync::Live)] {
+        assert!(page.client.begin_replay(page.now, page.job, request));
+        page.event(seq);
+        page.client.end_replay(page.now, page.job, request, done);
+        page.drain();
+        assert_eq!(page.sync(), sync, "{seq}");
+    }
+    assert_eq!(page.client.epochs_in_use(), [E], "nothing else is remembered of it");
+}
+
+#[test]
+fn distance_means_nothing_in_a_chain_or_where_the_newest_wins() {
+    let chain = Model { continuity: Continuity::Prev, ..Model::default() };
+    let mut page = Page::live_with(Config::default(), chain, None, ALL);
+    let event = Event {
+        epoch: E,
+        prev: Some(200_000),
+        seq: Some(200_001),
+        id: EventId::NONE,
+        status: Status::NONE,
+        has_data: true,
+        bytes: 1,
+    };
+    page.client.handle_event(page.now, page.job, event, ());
+    page.drain();
+    assert_eq!((page.count("far ahead"), page.client.held(page.job)), (0, 1));
+    let skip = Model { on_gap: Some(OnGap::Skip), ..Model::default() };
+    let mut page = Page::live_with(Config::default(), skip, None, ALL);
+    page.event(200_001);
+    assert_eq!((page.count("far ahead"), page.client.position(page.job).map(|at| at.seq)), (0, Some(200_001)));
+}
+
+#[test]
+fn an_end_that_is_remembered_says_nothing_more() {
+    let mut page = Page::live();
+    page.gives(page.job, 6, EventId::NONE, 1, COMPLETED);
+    for _ in 0..2 {
+        page.client.unsubscribe(page.now, page.job);
+        page.drain();
+        page.pass(1_000);
+        page.client.subscribe(page.now, page.job);
+        page.drain();
+    }
+    page.client.unsubscribe(page.now, page.job);
+    page.drain();
+    page.pass(1_000);
+    let generation = page.client.current();
+    page.client.handle_closed(page.now, generation, 1006);
+    while let Some(output) = page.client.poll_output(page.now) {
+        assert!(!matches!(output, Output::Sync { .. } | Output::Final { .. }), "{output:?}");
+    }
+}
+
+#[test]
+fn after_a_number_that_nobody_believes_the_next_event_goes_the_short_way_again() {
+    let mut page = Page::live();
+    page.event(200_000);
+    assert_eq!(page.client.accept(page.job, 5, 6, E, Status::NONE, true), Verdict::Slow);
+    page.answer(5);
+    assert_eq!(page.client.accept(page.job, 5, 6, E, Status::NONE, true), Verdict::Apply);
+}
+
+fn with_tokens() -> Config {
+    Config { get_token: true, ..Config::default() }
+}
+
+#[test]
+fn a_token_has_fifteen_seconds_and_comes_too_late_after_them() {
+    let mut page = Page::new(with_tokens(), Model::default());
+    let before = page.client.connection();
+    page.client.subscribe(page.now, page.job);
+    page.drain();
+    assert_eq!((page.when("token"), page.client.connection()), (vec![0], before), "nothing was dialed yet");
+    page.pass(14_999);
+    assert_eq!(page.count("cancel token"), 0);
+    page.pass(1);
+    assert_eq!((page.when("cancel token"), page.when("token failed")), (vec![15_000], vec![15_000]));
+    page.pass(500);
+    assert_eq!((page.count("token"), page.count("dial")), (2, 0));
+    page.client.handle_token(page.now, 1, true);
+    page.drain();
+    assert_eq!(page.count("dial"), 0, "that call was given up");
+    page.client.handle_token(page.now, 2, true);
+    page.drain();
+    assert_eq!((page.count("dial"), page.count("token failed")), (1, 1));
+    page.client.handle_token(page.now, 2, false);
+    page.drain();
+    assert_eq!(page.count("token failed"), 1, "it was answered before");
+}
+
+#[test]
+fn a_token_that_is_refreshed_belongs_to_its_socket() {
+    let expires = |page: &mut Page| {
+        page.client.handle_error(page.now, ErrorCode::TokenExpiring, None, None, None);
+        page.drain();
+    };
+    let mut page = Page::live();
+    expires(&mut page);
+    page.ends(1006);
+    assert_eq!((page.count("token"), page.count("cancel token")), (0, 0), "nobody fetches tokens");
+    for answered in [false, true] {
+        let mut page = Page::new(with_tokens(), Model::default());
+        page.client.subscribe(page.now, page.job);
+        page.drain();
+        page.client.handle_token(page.now, 1, true);
+        page.drain();
+        page.welcome(None, ALL);
+        expires(&mut page);
+        expires(&mut page);
+        assert_eq!(page.count("token"), 2, "one call at a time");
+        if answered {
+            page.client.handle_token(page.now, 2, true);
+            page.drain();
+        }
+        page.ends(1006);
+        assert_eq!(page.count("cancel token"), usize::from(!answered));
+    }
+}
+
+#[test]
+fn a_refused_token_is_fetched_at_once_and_used_after_a_tenth_of_a_second() {
+    for (wait, dials) in [(99, 1), (100, 2)] {
+        let mut page = Page::new(with_tokens(), Model::default());
+        page.client.subscribe(page.now, page.job);
+        page.drain();
+        page.client.handle_token(page.now, 1, true);
+        page.drain();
+        page.welcome(None, ALL);
+        page.ends(4401);
+        assert_eq!(page.when("token"), [0, 0]);
+        page.now = page.now + wait;
+        page.client.handle_token(page.now, 2, true);
+        page.drain();
+        assert_eq!(page.count("dial"), dials, "{wait}");
+        page.pass(100 - wait);
+        assert_eq!(page.count("dial"), 2, "{wait}");
+    }
+}
+
+#[test]
+fn a_wait_that_is_asked_for_changes_no_deadline_of_a_dial() {
+    let mut page = Page::dialed();
+    let generation = page.client.current();
+    page.client.handle_opened(page.now, generation);
+    page.client.handle_goodbye(page.now, Some(60_000));
+    page.drain();
+    page.pass(15_000);
+    assert_eq!((page.when("replace"), page.count("dial")), (vec![15_000], 1));
+    // Nor is it forgotten, if it is the last thing that was heard.
+    page.client.handle_goodbye(page.now, Some(70_000));
+    assert_eq!(page.client.retry_at(), Some(Instant(START + 85_000)));
+    page.pass(69_999);
+    assert_eq!(page.count("dial"), 1);
+    page.now = page.now + 1;
+    page.client.handle_online(page.now);
+    page.drain();
+    assert_eq!(page.when("dial"), [0, 85_000]);
+}
+
+#[test]
+fn five_seconds_after_a_page_event_another_one_shortens_the_wait() {
+    let config = Config {
+        backoff: Backoff { min: 60_000, base: 60_000, cap: 60_000, ..Config::default().backoff },
+        ..Config::default()
+    };
+    let mut page = Page::live_with(config, Model::default(), None, ALL);
+    for (wait, dials) in [(0, 1), (4_999, 1), (1, 2)] {
+        if page.client.retry_at().is_none() {
+            page.ends(1006);
+        }
+        page.pass(wait);
+        page.client.handle_online(page.now);
+        page.drain();
+        assert_eq!(page.count("dial"), dials, "after {wait}");
+    }
+}
+
+#[test]
+fn a_page_without_a_socket_has_none_to_close() {
+    let mut page = Page::live();
+    page.ends(1006);
+    page.client.handle_pagehide(page.now);
+    for _ in 0..20 {
+        page.client.handle_bad_frame(page.now);
+    }
+    page.drain();
+    assert_eq!((page.count("replace"), page.count("give up on frames")), (0, 0));
+    page.client.close(page.now);
+    page.drain();
+    assert_eq!(page.count("close"), 0);
+}
+
+/// Deadlines that passed while the page slept prove nothing: they begin anew, behind a probe.
+#[test]
+fn a_page_that_slept_gives_its_socket_another_chance() {
+    // While it dials.
+    let mut page = Page::dialed();
+    page.sleeps(40_000);
+    assert_eq!(page.count("replace"), 0);
+    page.pass(14_999);
+    assert_eq!(page.count("replace"), 0);
+    page.pass(1);
+    assert_eq!(page.when("replace"), [55_000]);
+    // While it waits to dial: that is due.
+    page.sleeps(40_000);
+    assert_eq!(page.when("dial"), [0, 95_000]);
+    // While it waits for a token.
+    let mut page = Page::new(with_tokens(), Model::default());
+    page.client.subscribe(page.now, page.job);
+    page.drain();
+    page.sleeps(40_000);
+    page.pass(14_999);
+    assert_eq!(page.count("cancel token"), 0);
+    page.pass(1);
+    assert_eq!(page.when("cancel token"), [55_000]);
+    // While a heartbeat is due, and a pong.
+    let mut page = Page::live_with(Config::default(), Model::default(), Some(20_000), ALL);
+    page.pongs = false;
+    page.sleeps(60_000);
+    assert_eq!((page.when("ping"), page.count("replace")), (vec![60_000], 0));
+    page.sleeps(60_000);
+    page.pass(4_999);
+    assert_eq!((page.count("ping"), page.count("replace")), (1, 0));
+    page.pass(1);
+    assert_eq!(page.when("replace"), [125_000]);
+    // While a ping is due.
+    let mut page = Page::live();
+    page.sleeps(40_000);
+    page.pass(24_999);
+    assert_eq!(page.when("ping"), [40_000], "the probe serves");
+    page.pass(1);
+    assert_eq!(page.when("ping"), [40_000, 65_000]);
 }
