@@ -1,7 +1,7 @@
 // Sockets, tokens, addresses, page events, subscriptions: what happens around the core.
 import { describe, expect, test, vi } from 'vitest';
 import { createClient, model } from '../../pkg/dist/index.js';
-import { type Data, useClock, Wasm, World } from './server.js';
+import { type Data, Socket, useClock, Wasm, World } from './server.js';
 
 useClock();
 
@@ -151,6 +151,101 @@ describe('dialing', () => {
     await world.settle();
     expect(world.errors).toMatchObject([{ code: 'socket', retryable: true, cause: { name: 'SecurityError' } }]);
     expect(world.client.status.getSnapshot().connection).toBe('offline');
+  });
+
+  test('why there is no connection is told once, until there is one', async () => {
+    let isRefused = true;
+    let opened: Socket;
+    class Moody extends Socket {
+      constructor(url: string) {
+        super(url);
+        if (isRefused) throw new Error('not now');
+        opened = this;
+        queueMicrotask(() => this.open());
+      }
+    }
+    const world = new World({ WebSocket: Moody as never });
+    world.client.connect();
+    await world.pass(60_000);
+    expect(world.client.stats()!.dials).toBeGreaterThan(3);
+    expect(world.codes).toEqual(['socket']);
+    isRefused = false;
+    world.client.reconnect();
+    await world.settle();
+    expect(world.client.status.getSnapshot().connection).toBe('live');
+    isRefused = true;
+    opened!.end(1006);
+    await world.pass(60_000);
+    expect(world.codes).toEqual(['socket', 'socket']);
+  });
+
+  test('so is a first socket that fails, with what its class says; later ones are an outage', async () => {
+    const world = new World();
+    world.client.connect();
+    await world.settle();
+    const cause = new Error('connect ECONNREFUSED');
+    world.socket.onerror!({ error: cause });
+    world.socket.end(1006);
+    expect(world.errors).toMatchObject([{ code: 'socket', retryable: true, cause }]);
+    expect(world.errors[0]!.message).toContain('is inorder.v1.json spoken at `url`?');
+    await world.pass(1_000);
+    world.socket.end(1006);
+    await world.pass(2_000);
+    world.socket.open();
+    world.socket.end(1006);
+    await world.pass(1_000);
+    world.socket.onerror!(undefined);
+    world.socket.end(1006);
+    expect(world.codes).toEqual(['socket']);
+  });
+
+  test('and a server that does not say welcome', async () => {
+    const world = new World();
+    world.client.connect();
+    await world.settle();
+    world.socket.open(null);
+    await world.pass(15_000);
+    expect(world.socket.closed).toBe(4000);
+    expect(world.errors).toMatchObject([{ code: 'socket' }]);
+    expect(world.errors[0]).not.toHaveProperty('cause');
+  });
+
+  test.each([
+    ['is told why by its code', 4403, ['stopped']],
+    ['went on its own', 1000, []],
+  ])('but not one that %s', async (_, code, codes) => {
+    const world = new World();
+    world.client.connect();
+    await world.settle();
+    world.socket.end(code);
+    await world.settle();
+    expect(world.codes).toEqual(codes);
+  });
+
+  test('nor one that closes with its page', async () => {
+    const [page, frame] = [new EventTarget(), new EventTarget()];
+    vi.stubGlobal('document', Object.assign(page, { visibilityState: 'visible' }));
+    vi.stubGlobal('window', frame);
+    try {
+      const world = new World();
+      world.client.connect();
+      await world.settle();
+      frame.dispatchEvent(Object.assign(new Event('pagehide'), { persisted: true }));
+      expect(world.socket.closed).toBe(4000);
+      expect(world.codes).toEqual([]);
+      world.client.close();
+    } finally {
+      vi.unstubAllGlobals();
+    }
+  });
+
+  test('nor one that the application closes', async () => {
+    const world = new World();
+    world.client.connect();
+    await world.settle();
+    world.client.close();
+    expect(world.socket.closed).toBe(1000);
+    expect(world.codes).toEqual([]);
   });
 
   test('mixed content is said to need wss:', async () => {
@@ -387,20 +482,36 @@ describe('replayFrom and snapshotFrom', () => {
     expect(world.socket.of('snapshot')).toEqual([]);
   });
 
-  test('r23_one_that_fails_is_reported_and_asked_again', async () => {
-    let calls = 0;
-    const snapshotFrom = async () => {
-      if (++calls === 1) throw new Error('503');
-      return { epoch: 'E', seq: 9, data: { v: 9 } };
-    };
-    const world = new World({ snapshotFrom } as never);
+  test.each([
+    ['snapshotFrom', { epoch: 'E', seq: 6, data: { v: 6 } }],
+    ['replayFrom', { events: [{ seq: 6, data: { v: 6 } }] }],
+  ])('r23_one_that_fails_is_reported_once_and_asked_again: %s', async (name, answer) => {
+    const down = new Error('503');
+    const from = vi.fn().mockRejectedValueOnce(down).mockResolvedValue(answer);
+    const world = new World({
+      [name]: from,
+      ...(name === 'snapshotFrom' && { models: { job: { onGap: 'snapshot' } } }),
+    });
     await world.live(5);
-    world.socket.say({ type: 'discontinuity', entity: 'job/1', reason: 'test' });
-    world.socket.say({ type: 'gone', entity: 'job/1', request: 1 });
-    world.socket.event(9, { v: 9 });
-    await world.pass(60_000);
-    expect(world.client.entity('job/1').getSnapshot()).toMatchObject({ seq: 9 });
-    if (calls > 1) expect(world.codes).toContain('source');
+    world.socket.event(7, { v: 7 });
+    await world.pass(110);
+    const reported = { code: 'source', entity: 'job/1', retryable: true, cause: down };
+    expect(world.errors).toMatchObject([reported]);
+    expect(world.client.entity('job/1').getSnapshot()).toMatchObject({ seq: 5, sync: 'recovering', error: reported });
+    await world.pass(10_000);
+    expect(from).toHaveBeenCalledTimes(2);
+    expect(world.client.entity('job/1').getSnapshot()).toEqual(
+      expect.not.objectContaining({ error: expect.anything() }),
+    );
+    expect(world.client.entity('job/1').getSnapshot()).toMatchObject({ seq: 7, sync: 'live' });
+    expect(world.codes).toEqual(['source']);
+  });
+
+  test('what the server says meanwhile is the server’s', async () => {
+    const world = new World({ replayFrom: () => new Promise(() => {}) });
+    await world.live(5);
+    world.socket.say({ type: 'error', code: 'overloaded', message: 'later', entity: 'job/1' });
+    expect(world.errors).toMatchObject([{ code: 'server', cause: { message: 'overloaded: later' } }]);
   });
 });
 
@@ -461,6 +572,11 @@ describe('misuse never throws', () => {
     world.client.status.subscribe(null as never)();
     world.client.on('final', undefined as never)();
     expect(world.codes).toEqual(['listener', 'listener', 'listener']);
+    for (const error of world.errors) {
+      expect(error.message).toBe('A listener must be a function or have `next`.');
+      expect(error).not.toHaveProperty('cause');
+      expect(error).not.toHaveProperty('entity');
+    }
   });
 
   test('an error listener that throws goes to the logger', () => {

@@ -2,7 +2,24 @@
 import { readdirSync } from 'node:fs';
 import ts from 'typescript';
 import { expect, test } from 'vitest';
+import { codeOf, InorderError } from '../../pkg/src/errors.js';
 import { read, root } from './pages.js';
+
+/** What the core's faults are to the application. */
+const FAULTS = {
+  BadFrame: 'bad_frame',
+  FarAhead: 'bad_frame',
+  AfterFinal: 'after_final',
+  Diverged: 'diverged',
+  EpochFlapping: 'epoch_flapping',
+  AuthFailed: 'auth_failed',
+  TokenFailed: 'token',
+  Forbidden: 'forbidden',
+  NotFound: 'not_found',
+  Server: 'server',
+  GaveUp: 'failed',
+  Stopped: 'stopped',
+};
 
 const API = `${root}pkg/src/public/api.d.ts`;
 
@@ -35,7 +52,7 @@ function known(): { declared: string[]; raised: string[] } {
   const union = checker.getDeclaredTypeOfSymbol(alias) as ts.UnionType;
   const declared = union.types.map((type) => (type as ts.StringLiteralType).value);
 
-  const raised = new Set<string>();
+  const raised = new Set<string>(Object.values(FAULTS));
   const isExpected = (type: ts.Type | undefined) => type?.isUnion() && union.types.every((t) => type.types.includes(t));
   const visit = (node: ts.Node): void => {
     // Where a code is expected, perhaps among other things, a literal is one; a comparison expects nothing.
@@ -53,4 +70,22 @@ test('the page, the type and the code have the same error codes', { timeout: 120
   expect([...codes.keys()].sort()).toEqual(declared);
   const used = [...codes.keys()];
   expect(used.sort()).toEqual(raised);
+});
+
+test('each fault of the core has its code', () => {
+  const [, variants] = /^pub enum Fault \{(.*?)^\}/ms.exec(read('src/output.rs'))!;
+  const found = [...variants!.matchAll(/^ {4}(\w+) = (\d+),$/gm)].map(([, name, number]) => [name, codeOf(+number!)]);
+  expect(found).toEqual(Object.entries(FAULTS));
+});
+
+test('an error has its name wherever it is looked for', () => {
+  const error = new InorderError('closed');
+  expect([error.name, error.constructor.name, String(error)]).toEqual([
+    'InorderError',
+    'InorderError',
+    'InorderError: The client is closed: make a new one.',
+  ]);
+  // What consoles print.
+  expect(error.stack).toMatch(/^InorderError: /);
+  expect(new InorderError('forbidden', "job/$'").message).toMatch(/^job\/\$' is forbidden/);
 });

@@ -149,7 +149,8 @@ describe('R34: one change at a time', () => {
     socket.event(6, { v: 6 });
     socket.event(7, { v: 7 });
     expect(second.mock.calls.map(([snapshot]) => snapshot.seq)).toEqual([5, 6, 7]);
-    expect(world.errors).toMatchObject([{ code: 'listener', cause: boom }]);
+    expect(world.errors).toMatchObject([{ code: 'listener', message: 'A listener failed, see `cause`.', cause: boom }]);
+    expect(world.errors[0]).not.toHaveProperty('entity');
   });
 
   test('r34_promises_of_callbacks_are_not_awaited', async () => {

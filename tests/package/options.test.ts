@@ -7,14 +7,15 @@ const good = { url: 'wss://server.test/ws', models: { job: model() } };
 
 describe('wrong options', () => {
   test.each([
-    [undefined, /`options` must be an object/],
+    [undefined, /Option `url` is missing, and `models`\./],
+    ['wss://server.test/ws', /Option `url` is missing, and `models`\./],
     [{ ...good, url: 'https://server.test' }, /'wss:' instead of 'https:'/],
     [{ ...good, url: '/ws' }, /a full address/],
     [{ ...good, url: 'ftp://server.test' }, /a full address with 'wss:'/],
     [{ ...good, urls: 'wss://server.test' }, /`urls` is unknown; known are timeout/],
-    [{ ...good, models: undefined }, /`models` must have 1 to 254 models/],
+    [{ ...good, models: undefined }, /`models` must name 1 to 254 models/],
     [{ ...good, models: {} }, /1 to 254 models/],
-    [{ ...good, models: { 'a/b': model() } }, /nor with '\/': a\/b/],
+    [{ ...good, models: { 'a/b': model() } }, /`models` must not name one 'a\/b'/],
     [{ ...good, models: { topic: model() } }, /must not name one 'topic'/],
     [{ ...good, models: { job: null } }, /`models\.job` must be an object/],
     [{ ...good, models: { job: { reduce: 'sum' } } }, /`models\.job\.reduce` must be 'replace', 'merge' or a function/],

@@ -18,13 +18,13 @@ import {
   OUT_SYNC,
   STATS,
 } from '../boundary.js';
-import { FAULTS, InorderError } from '../errors.js';
+import { codeOf, InorderError } from '../errors.js';
 import { load } from '../load.js';
 import type { Client, ClientStatus, ConnectionState, Stats } from '../public/api.js';
 import { cancel } from './ask.js';
 import { said } from './codec.js';
-import { collect, sendCommands } from './commands.js';
-import { askToken, dial, hangUp, onTimeout, tokenCause } from './connection.js';
+import { collect, sendCommands, sourceFailure } from './commands.js';
+import { askToken, dial, drop, onTimeout, tokenCause } from './connection.js';
 import { discard, drainAtOnce, enter, give, listenToCore, registers, wasm } from './core.js';
 import { emit, eventsOf, follow, isClosed, report, stopCalling } from './delivery.js';
 import {
@@ -59,13 +59,15 @@ const OUTPUTS: Readonly<Record<number, (a: number, b: number, registers: Float64
       return { entity: entityNames[handle]!, status, seq, state };
     }),
   [OUT_FAULT](handle, fault) {
-    const code = FAULTS[fault]!;
-    fail(handle, code, said ? new Error(`${said.code}: ${said.message}`) : code === 'token' ? tokenCause : undefined);
+    const code = codeOf(fault);
+    if (sourceFailure && code === 'server') fail(handle, 'source', sourceFailure.cause);
+    else
+      fail(handle, code, said ? new Error(`${said.code}: ${said.message}`) : code === 'token' ? tokenCause : undefined);
   },
   [OUT_FORGOTTEN]: forget,
   [OUT_CONNECTION]: (_, state, { 12: wait }) => setStatus(CONNECTIONS[state]!, wait),
   [OUT_DIAL]: dial,
-  [OUT_CLOSE]: (_, code) => hangUp(code),
+  [OUT_CLOSE]: (_, code) => drop(code),
   [OUT_GET_TOKEN]: askToken,
   [OUT_CANCEL_TOKEN]: () => cancel(/^token/),
   [OUT_SEND]: collect,

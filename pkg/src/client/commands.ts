@@ -16,7 +16,6 @@ import { split } from '../split.js';
 import { ask, isOut } from './ask.js';
 import { enter } from './core.js';
 import { receiveMessage, send, token } from './connection.js';
-import { report } from './delivery.js';
 import { cellAt, entityNames } from './entities.js';
 import { epochNames } from './names.js';
 
@@ -35,6 +34,9 @@ interface Command {
 }
 
 let commands: Command[] = [];
+
+/** Why user code did not answer, while the core hears of it. */
+export let sourceFailure: { readonly cause: unknown } | undefined;
 
 /** The core says a command entity by entity; frames may alternate. They are sent when it has said all. */
 export function collect(
@@ -122,8 +124,9 @@ function askInstead(
     },
     (given) => answer({ ...frame, ...given, request, entity, type: frame.type }),
     (cause) => {
-      report('source', entity, cause);
+      sourceFailure = { cause };
       answer({ type: 'error', request, entity });
+      sourceFailure = undefined;
     },
   );
 }

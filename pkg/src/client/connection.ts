@@ -13,7 +13,7 @@ import {
   VISIBLE,
   WAKE,
 } from '../boundary.js';
-import type { WebSocketLike } from '../public/api.js';
+import type { ErrorCode, WebSocketLike } from '../public/api.js';
 import { ask, cancel, wait } from './ask.js';
 import { dropAllParts, receive } from './codec.js';
 import { changeLine, enter, give, isBusy, later, line, put, time, wasm } from './core.js';
@@ -29,14 +29,16 @@ const WAKE_AFTER = 2_000;
 /** The clock is read for at most one message in this time. Silence is judged in seconds. */
 const HEARD_PACE = 100;
 
-/** The class of close code 1000. */
-const NORMAL = 4;
-
 const { url, getToken } = options;
 
 let socket: WebSocketLike | undefined;
 /** Of a socket that the core has not asked for yet: tells it what happened. */
 let adopt: ((generation: number) => void) | undefined;
+
+/** What was told last of connections that can't be had; `false` once there was one. */
+let told: ErrorCode | false | undefined;
+/** Why the newest socket failed, where its class says so. */
+let failure: unknown;
 
 /** The token that came last. */
 export let { token } = options;
@@ -47,6 +49,16 @@ let heardAt = 0;
 let isHeard = false;
 /** Wall clock less monotonic clock. */
 let apart = 0;
+
+/** Tells why there is no connection: once, until there is one. */
+function tell(code: ErrorCode, about?: string, cause?: unknown): void {
+  if (told !== code) report((told = code), about, cause);
+}
+
+/** There is a connection. From now on one that ends is an outage: the status says so. */
+export function forgetTold(): void {
+  told = false;
+}
 
 // --- The socket ---
 
@@ -70,13 +82,13 @@ function open(address: string | URL, generation?: number): void {
   opened.onopen = on(() => {
     const { protocol = SUBPROTOCOL } = opened;
     // Some browsers go on where the server chose none.
-    if (protocol !== SUBPROTOCOL) report('protocol', protocol);
+    if (protocol !== SUBPROTOCOL) tell('protocol', protocol);
     put(OPENED, generation!);
   });
   opened.onmessage = on(({ data }) => receiveMessage(data));
   opened.onclose = on(({ code }) => ended(generation!, code));
   // Some classes throw errors that nobody listens to.
-  opened.onerror = () => {};
+  opened.onerror = (event) => (failure = event?.error);
   socket = opened;
   if (generation === undefined) {
     adopt = (given) => {
@@ -103,12 +115,13 @@ export function dropEarly(): void {
 }
 
 export function dial(generation: number): void {
-  const failed = () => ended(generation, 1006);
+  // With a code that no socket has: why is known.
+  const failed = () => ended(generation, 0);
   const openAt = (address: string | URL) => {
     try {
       open(address, generation);
     } catch (cause) {
-      report('socket', undefined, cause);
+      tell('socket', undefined, cause);
       failed();
     }
   };
@@ -142,9 +155,19 @@ function leave(): void {
 }
 
 function ended(generation: number, code: number): void {
-  const found = codes.findIndex((list) => list.includes(code));
+  const kind = Math.max(
+    0,
+    codes.findIndex((list) => list.includes(code)),
+  );
+  if (code && !kind) told ?? tell('socket', undefined, failure);
   leave();
-  put(CLOSED, generation, found >= 0 ? found : code === 1000 ? NORMAL : 0);
+  put(CLOSED, generation, kind);
+}
+
+/** The core wants no more of the socket. */
+export function drop(code: number): void {
+  if (code > 1000) told ?? tell('socket', undefined, failure);
+  hangUp(code);
 }
 
 /** Closes the socket and hears no more of it. */
@@ -242,6 +265,8 @@ const PAGE_EVENTS: Readonly<Record<string, number>> = {
 function onPage(event: Event): void {
   const input = PAGE_EVENTS[event.type]!;
   tellHeard();
+  // A socket that closes with its page did not fail.
+  if (input === PAGEHIDE) told ??= false;
   if (input === VISIBLE) {
     // A frame that was asked for would not come before the page is visible again.
     if (isHidden()) return flushHidden();

@@ -23,6 +23,9 @@ export const changes = eventsOf('change');
 /** Nobody but those who wait for errors is called any more. */
 export let isClosed = false;
 
+/** What a listener did, in its error. */
+export const THREW = 'failed, see `cause`';
+
 let pending: Source[] = [];
 let unschedule: (() => void) | undefined;
 
@@ -91,7 +94,7 @@ function call(source: Source, subscription: Subscription, value: unknown): void 
   } catch (cause) {
     // Not to the listeners of errors: they would go on for ever.
     if (source === errors) log(cause);
-    else report('listener', undefined, cause);
+    else report('listener', THREW, cause);
   }
 }
 
@@ -120,12 +123,10 @@ function log(what: unknown): void {
 /** Adds a listener and calls it at once (R32), if the source has a value. What is no listener is reported. */
 export function follow(source: Source, listener: Listener<any>, leave?: () => void): Stop {
   const isFunction = typeof listener === 'function';
-  if (!isFunction && (typeof listener !== 'object' || !listener)) {
-    report('listener');
-    return makeStop(leave);
-  }
+  if (!isFunction && (typeof listener !== 'object' || !listener))
+    report('listener', 'must be a function or have `next`');
   // Who has no `next` wants the entity followed and nothing more: a map of all members is not made for that.
-  if (!isFunction && !listener.next) return makeStop(leave);
+  if (!isFunction && !listener?.next) return makeStop(leave);
   const call_ = isFunction ? listener : (value: unknown) => listener.next?.(value);
   const subscription: Subscription = { call_, isOn_: true, seen_: undefined };
   relist(source, [...source.subscriptions_, subscription]);

@@ -19,7 +19,7 @@ import { IS_SHOWN } from '../errors.js';
 import type { ErrorCode } from '../public/api.js';
 import { isNames } from '../reduce.js';
 import { drain, enter, give, hold, isBusy, put, registers, release, wasm } from './core.js';
-import { changes, deliverPending, emit, isClosed, isSync, notify, report } from './delivery.js';
+import { changes, deliverPending, emit, isClosed, isSync, notify, report, THREW } from './delivery.js';
 import { epochNames, epochOf, statusNames, statusOf } from './names.js';
 import { kinds, type Model, models, STATUSES } from './options.js';
 
@@ -236,7 +236,7 @@ export function applied(
     try {
       cell.quick_(cell.show_());
     } catch (cause) {
-      report('listener', undefined, cause);
+      report('listener', THREW, cause);
     }
   } else if (!commit(cell, handle, model, frame, false, epoch, seq, status, false)) {
     rollBack(handle, epoch, seq, status, store(frame), prev, high, low, +(frame.data !== undefined), bytes);

@@ -113,7 +113,7 @@ function refuse(what: string): never {
 
 /** Checks options and returns their values in the order of `kinds`. What is misspelt is unknown, and refused. */
 function read(where: string, given: any, kinds: Kinds): any[] {
-  if (!isObject(given)) refuse(`${(where || 'options.').slice(0, -1)}\` must be an object`);
+  if (!isObject(given)) refuse(where ? `${where.slice(0, -1)}\` must be an object` : 'url` is missing, and `models`');
   const names = Object.keys(kinds);
   for (const name of Object.keys(given)) {
     if (!names.includes(name)) refuse(`${where + name}\` is unknown; known are ${names.join(' ')}`);
@@ -169,7 +169,7 @@ function readModel(name: string, given: any, isTopic = false): Model {
   const [continuity, onGap] = numbers;
   const judge = typeof terminal === 'function' ? terminal : undefined;
   const reduces = reduce === 'merge' ? merge : typeof reduce === 'function' ? reduce : undefined;
-  if (/^topic$|\//.test(name) && !isTopic) refuse(`models\` must not name one 'topic', nor with '/': ${name}`);
+  if (/^topic$|\//.test(name) && !isTopic) refuse(`models\` must not name one '${name}'`);
   if (!reduces && reduce !== 'replace') refuse(`${where}reduce\` must be 'replace', 'merge' or a function`);
   if (!judge && !isNames(terminal)) refuse(`${where}terminal\` must be a list of statuses or a function`);
   if (onGap === SKIP && reduces) refuse(`${where}onGap\` must not be 'skip': \`reduce\` needs every change`);
@@ -194,13 +194,13 @@ const { url, models: given } = options;
 const wrong = typeof url === 'function' ? undefined : wrongUrl(url);
 if (wrong) refuse(`url\` must be ${wrong}`);
 const names = Object.keys(given ?? {});
-if (!names[0] || names[MODELS]) refuse(`models\` must have 1 to ${MODELS} models`);
+if (!names[0] || names[MODELS]) refuse(`models\` must name 1 to ${MODELS} models`);
 
 /** In the order of the driver's `options.rs`. */
 export const numbers: readonly number[] = [...list.slice(0, RESUME), options.getToken ? 1 : 0];
 
-/** Close codes by class: resume, anew, auth, stop. */
-export const codes: readonly (readonly number[])[] = list.slice(RESUME, IDS);
+/** Close codes by class: resume, anew, auth, stop, normal. */
+export const codes: readonly (readonly number[])[] = [...list.slice(RESUME, IDS), [1_000]];
 
 /** Milliseconds that user code has. */
 export const userTimeout: number = list[USER];

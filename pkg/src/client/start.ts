@@ -7,7 +7,7 @@ import { explain } from '../message.js';
 import type { ClientStatus, ConnectionState } from '../public/api.js';
 import { makeSource } from '../store.js';
 import { ask, cancel, wait } from './ask.js';
-import { dialEarly, dropEarly, hangUp, listenToPage } from './connection.js';
+import { dialEarly, dropEarly, forgetTold, hangUp, listenToPage } from './connection.js';
 import { discard, drain, enter, give, instantiate, prepare, registers, wasm } from './core.js';
 import { emit, isClosed, notify, report, RESOLVED } from './delivery.js';
 import { isFollowed, restore, salvage, stall } from './entities.js';
@@ -36,6 +36,7 @@ export const statusSource = makeSource(() => status);
 
 export function setStatus(connection: ConnectionState, wait = -1): void {
   status = Object.freeze(wait < 0 ? { connection } : { connection, retryAt: Math.round(Date.now() + wait) });
+  if (connection === 'live') forgetTold();
   notify(statusSource);
   emit('connection', () => status);
 }

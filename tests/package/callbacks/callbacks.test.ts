@@ -89,8 +89,6 @@ function judge(world: World, callback: Callback, mode: Mode): void {
     const isExpected =
       code === 'bad_frame' ||
       (code === throws && cause instanceof Boom) ||
-      // The entity shows that its question failed.
-      (code === 'server' && throws === 'source') ||
       // Whoever calls a client that it closed is told so.
       (code === 'closed' && world.isOver);
     if (!isExpected) world.fault(`${code} is reported: ${message} ${(cause as Error | undefined)?.stack ?? ''}`);
