@@ -515,5 +515,11 @@ mod tests {
         assert!(!entities[ids[700]].has(Flags::USED));
         assert_eq!(entities.add(ModelId(0)), ids[700]);
         assert!(!entities[EntityId(9_999_999)].has(Flags::USED));
+        // Both ways lead to the same entity.
+        for &id in &ids {
+            entities[id].last = u64::from(id.0);
+            assert_eq!(entities.get_mut(id).map(|entity| entity.last), Some(u64::from(id.0)));
+        }
+        assert!(entities.get_mut(EntityId(9_999_999)).is_none());
     }
 }

@@ -35,4 +35,12 @@ mod tests {
         assert_eq!(jitter.between(9, 9), 9);
         assert_eq!(jitter.between(9, 2), 9);
     }
+
+    /// Values that others computed with SplitMix64 for this seed.
+    #[test]
+    fn draws_what_the_published_generator_draws() {
+        let mut jitter = Jitter::new(1_234_567);
+        let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        assert_eq!(expected.map(|_| jitter.between(0, u64::MAX - 1)), expected);
+    }
 }

@@ -392,3 +392,36 @@ impl<P> Out<P> {
         Some(command)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, Kind, Out, Sent};
+    use crate::entity::{EntityId, Epoch};
+
+    fn sent(kind: Sent, request: u32, entity: u32) -> Out<()> {
+        Out { kind: Kind::Send, code: kind as u32, request, subject: entity, epoch: Epoch::NONE, ..Out::default() }
+    }
+
+    /// Pings are numbered by themselves, so that one may have the number of a request.
+    #[test]
+    fn a_command_takes_what_is_its_own_and_leaves_the_rest() {
+        let first = sent(Sent::Subscribe, 1, 5);
+        let mut waiting = vec![
+            sent(Sent::Ping, 1, 0),
+            sent(Sent::Behind, 1, 6),
+            sent(Sent::Subscribe, 2, 7),
+            sent(Sent::Subscribe, 1, 8),
+        ];
+        let Some(Command::Subscribe { request: 1, entities }) = first.command(&mut waiting, 0) else {
+            panic!("a subscribe");
+        };
+        let named: Vec<EntityId> = entities.iter().map(|resume| resume.entity).collect();
+        assert_eq!(named, [5, 8].map(EntityId));
+        assert_eq!(entities[0].behind, [(EntityId(6), None)]);
+        assert_eq!(waiting, [sent(Sent::Ping, 1, 0), sent(Sent::Subscribe, 2, 7)]);
+        let ping = waiting.remove(0);
+        waiting.push(sent(Sent::Behind, 1, 6));
+        assert_eq!(ping.command(&mut waiting, 0), Some(Command::Ping { id: 1 }));
+        assert_eq!(waiting.len(), 2);
+    }
+}

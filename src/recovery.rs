@@ -374,9 +374,105 @@ pub(crate) fn snapshot_wait(asked: u8, jitter: &mut Jitter) -> Millis {
 
 #[cfg(test)]
 mod tests {
-    use super::{Recovery, snapshot_wait};
-    use crate::entity::Epoch;
+    use super::{Question, Recovery, Stage, snapshot_wait};
+    use crate::entity::{Epoch, Status};
+    use crate::gap::Held;
+    use crate::ids::EventId;
     use crate::jitter::Jitter;
+    use crate::time::Instant;
+
+    #[test]
+    fn stages_are_what_they_say() {
+        use Stage::*;
+        let all = [
+            Rest,
+            Denied,
+            ReplayReady,
+            SnapshotReady,
+            Grace,
+            SnapshotWait,
+            Error,
+            Failed,
+            Resume,
+            ReplayOut,
+            SnapshotOut,
+        ];
+        let those = |of: fn(Stage) -> bool| all.into_iter().filter(|stage| of(*stage)).collect::<Vec<Stage>>();
+        assert_eq!(those(Stage::is_out), [ReplayOut, SnapshotOut]);
+        assert_eq!(those(Stage::is_ready), [ReplayReady, SnapshotReady]);
+        assert_eq!(those(Stage::is_replay), [ReplayReady, ReplayOut]);
+        assert_eq!(those(Stage::is_snapshot), [SnapshotReady, SnapshotWait, SnapshotOut]);
+        assert_eq!(those(Stage::is_awaited), [Resume, ReplayOut, SnapshotOut]);
+    }
+
+    /// Each of these is something to remember.
+    #[test]
+    fn a_recovery_is_freed_when_nothing_is_left_to_remember() {
+        let now = Instant(50);
+        let idle = |change: fn(&mut Recovery<()>)| {
+            let mut recovery = Recovery::default();
+            change(&mut recovery);
+            recovery.is_idle(now)
+        };
+        assert!(idle(|_| {}));
+        assert!(idle(|recovery| recovery.far_pause = Instant(50)));
+        assert!(idle(|recovery| recovery.fork_pause = Instant(50)));
+        let held = Held {
+            prev: 1,
+            seq: 2,
+            id: EventId::NONE,
+            epoch: Epoch(1),
+            status: Status::NONE,
+            bytes: 0,
+            payload: None,
+            visible: true,
+            whole: false,
+        };
+        let mut recovery = Recovery::<()>::default();
+        assert!(recovery.held.insert(held).is_ok());
+        assert!(!recovery.is_idle(now));
+        let kept: [fn(&mut Recovery<()>); 18] = [
+            |recovery| recovery.stage = Stage::Denied,
+            |recovery| assert!(recovery.suspect(Epoch(3))),
+            |recovery| {
+                recovery.suspect(Epoch(3));
+                recovery.refute();
+            },
+            |recovery| recovery.retire(Epoch(3)),
+            |recovery| recovery.flaps = 1,
+            |recovery| recovery.asked.replay = 1,
+            |recovery| recovery.asked.snapshot = 1,
+            |recovery| recovery.asked.head = 1,
+            |recovery| recovery.asked.resubscribe = true,
+            |recovery| recovery.wants_snapshot = true,
+            |recovery| recovery.question = Question::Lag,
+            |recovery| recovery.faults = 1,
+            |recovery| recovery.failed = true,
+            |recovery| recovery.no_after = true,
+            |recovery| recovery.lag = 1,
+            |recovery| recovery.linger = Instant(51),
+            |recovery| recovery.far_pause = Instant(51),
+            |recovery| recovery.fork_pause = Instant(51),
+        ];
+        for (at, change) in kept.into_iter().enumerate() {
+            assert!(!idle(change), "{at}");
+        }
+    }
+
+    #[test]
+    fn who_is_acquitted_is_no_suspect_and_keeps_what_was_said_against_it() {
+        let mut recovery = Recovery::<()>::default();
+        for round in 1..=3 {
+            assert!(recovery.suspect(Epoch(3)) && recovery.suspect(Epoch(4)));
+            recovery.acquit();
+            assert!(!recovery.suspects());
+            recovery.refute();
+            assert!(recovery.suspect(Epoch(3)));
+            recovery.refute();
+            assert_eq!(recovery.is_retired(Epoch(3)), round == 3);
+            assert!(!recovery.is_retired(Epoch(4)));
+        }
+    }
 
     #[test]
     fn snapshot_waits_double_up_to_thirty_seconds() {
@@ -423,6 +519,9 @@ mod tests {
             recovery.refute();
             assert!(!recovery.suspects());
             assert_eq!(recovery.is_retired(Epoch(3)), times == 3);
+            // While there is room, another one costs it nothing.
+            assert!(recovery.suspect(Epoch(10 + times)));
+            recovery.acquit();
         }
     }
 

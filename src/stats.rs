@@ -84,3 +84,16 @@ impl Stats {
         unsafe { &*core::ptr::from_ref(self).cast() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Stats;
+
+    #[test]
+    fn the_list_has_the_counters_in_their_order() {
+        let stats = Stats { applied: 1, adopted: 2, duplicates: 3, replaced: 4, ..Stats::ZERO };
+        let list = stats.list();
+        assert_eq!((&list[..4], list.last()), (&[1, 2, 3, 0][..], Some(&4)));
+        assert_eq!(list.iter().sum::<u64>(), 10);
+    }
+}

@@ -182,6 +182,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_still_coming_keeps_members_waiting_and_nobody_else() {
+        let mut waves = Waves::NONE;
+        let member = Wave { kind: WaveKind::Member, ..wave(1, 9) };
+        let ids = [wave(1, 9), member, Wave { tries: 1, ..member }].map(|wave| enter(&mut waves, wave));
+        for id in ids.into_iter().chain([0, 99]) {
+            waves.extend(id, Instant(50));
+        }
+        let due = ids.map(|id| waves.get(id).map(|wave| wave.deadline));
+        assert_eq!(due, [9, 50, 9].map(|at| Some(Instant(at))));
+    }
+
+    #[test]
     fn only_deadlines_that_passed_are_set_anew() {
         let mut waves = Waves::NONE;
         let ids = [wave(1, 9), wave(2, 10), wave(3, 11)].map(|wave| enter(&mut waves, wave));

@@ -1,5 +1,5 @@
 //! The short way of an event, on which numbers alone decide, is the long way: two clients are told the same, one by
-//! `accept` as the browser's driver does, one by `handle_event`. They show, hold, count and say the same.
+//! `accept` as the browser's driver does, one by `handle_event`. They show, hold, count and say the same, and lose no payload.
 
 use inorder::Client;
 use inorder::client::{
@@ -40,6 +40,8 @@ struct Twin {
     /// The last question that a snapshot answers.
     asked: Request,
     said: Said,
+    /// Payloads that went in and did not come out.
+    inside: usize,
     /// Verdicts of the short way: applied, advanced, dropped.
     verdicts: [u64; 3],
 }
@@ -49,7 +51,7 @@ impl Twin {
         let mut client = Client::new(Config::default(), 1);
         let model = client.add_model(model);
         let job = client.add_entity(model);
-        let mut twin = Twin { client, job, short, asked: 0, said: Vec::new(), verdicts: [0; 3] };
+        let mut twin = Twin { client, job, short, asked: 0, said: Vec::new(), inside: 1, verdicts: [0; 3] };
         twin.client.subscribe(Instant(0), job);
         twin.drain(Instant(0));
         let generation = twin.client.current();
@@ -79,7 +81,10 @@ impl Twin {
             }
         };
         match verdict {
-            Verdict::Slow => self.client.handle_event(now, self.job, event, payload),
+            Verdict::Slow => {
+                self.inside += 1;
+                self.client.handle_event(now, self.job, event, payload);
+            }
             Verdict::Apply => {
                 self.verdicts[0] += 1;
                 let shown = (ChangeKind::Event, event.epoch, seq, event.status, payload);
@@ -96,6 +101,7 @@ impl Twin {
         let (.., status, payload) = shown;
         if payload % 37 == 0 {
             self.said.push(format!("throws {shown:?}"));
+            self.inside += usize::from(event.is_some());
             self.client.rollback(now, self.job, event);
         } else {
             self.said.push(format!("shows {shown:?}"));
@@ -109,6 +115,7 @@ impl Twin {
         while let Some(output) = self.client.poll_output(now) {
             match output {
                 Output::Change(change) => {
+                    self.inside -= usize::from(change.payload.is_some());
                     let payload = change.payload.unwrap_or(1);
                     let event = Event {
                         epoch: change.epoch,
@@ -122,8 +129,7 @@ impl Twin {
                     let event = (change.kind == ChangeKind::Event).then_some((event, payload));
                     self.show(now, (change.kind, change.epoch, change.seq, change.status, payload), event);
                 }
-                // A payload of the short way never goes in.
-                Output::Discard(_) => {}
+                Output::Discard(_) => self.inside -= 1,
                 Output::Send(Command::Subscribe { request, .. } | Command::Snapshot { request, .. }) => {
                     self.asked = request;
                 }
@@ -195,10 +201,15 @@ fn run(seed: u64) -> [u64; 3] {
             match kind {
                 0..18 => twin.event(at, event, payload),
                 18 => twin.client.handle_vacant(at, twin.job, epoch, seq, seq + 1),
-                19 | 20 => twin.client.handle_snapshot(at, twin.job, snapshot, payload),
+                19 | 20 => {
+                    twin.inside += 1;
+                    twin.client.handle_snapshot(at, twin.job, snapshot, payload);
+                }
                 _ => twin.client.handle_timeout(at),
             }
             twin.drain(at);
+            // Each payload is shown, discarded or held; a vacancy is held without any.
+            assert!(twin.inside <= twin.client.held(twin.job), "seed {seed}, step {step}: {event:?}");
         }
         let [short, long] = &twins;
         let said = short.said.iter().zip(&long.said).position(|(a, b)| a != b).unwrap_or(0);

@@ -130,6 +130,7 @@ fn what_can_not_be_read_says_why() {
         (r#"{"type":"replay","request":1,"entity":"a","events":[7],"done":true}"#, "must be an object"),
         (r#"{"type":"replay","request":1,"entity":"a","events":[{"seq":-1}],"done":true}"#, "`seq` of the `replay`"),
         (r#"{"type":"heartbeat","heads":[["a","e",-1]]}"#, "`heads` of the `heartbeat`"),
+        (r#"{"type":"event","entity":"a","seq":-1}"#, "expected an integer from 0 to 2^53 - 1"),
     ];
     for (text, part) in table {
         let error = server(text).expect_err(text).to_string();
@@ -166,4 +167,29 @@ fn payloads_keep_their_text() {
         r#"{"type":"event","entity":"a","epoch":"e","seq":1,"data":{"big":12345678901234567890.10, "z":1,"a":2}}"#;
     let Some(ServerFrame::Event(event)) = server(text).unwrap().frame else { panic!("{text}") };
     assert_eq!(event.data, Some(data(r#"{"big":12345678901234567890.10, "z":1,"a":2}"#)));
+}
+
+/// Data is its text: compared, hashed and printed as it came.
+#[test]
+fn data_is_its_text() {
+    let hash = |data: &Data| std::hash::BuildHasher::hash_one(&std::hash::BuildHasherDefault::<Sum>::default(), data);
+    let [one, other] = [r#"{"a": 1}"#, r#"{"a":1}"#].map(data);
+    assert_eq!((one.text(), format!("{one:?}")), (r#"{"a": 1}"#, r#"{"a": 1}"#.to_owned()));
+    assert_ne!(one, other);
+    assert_ne!(hash(&one), hash(&other));
+    assert_eq!(hash(&one), hash(&one.clone()));
+}
+
+/// Adds bytes up.
+#[derive(Default)]
+struct Sum(u64);
+
+impl std::hash::Hasher for Sum {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 += bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
