@@ -1093,3 +1093,23 @@ fn a_page_that_slept_gives_its_socket_another_chance() {
     page.pass(1);
     assert_eq!(page.when("ping"), [40_000, 65_000]);
 }
+
+#[test]
+fn who_is_refused_stays_refused_until_it_is_subscribed_anew() {
+    for code in [ErrorCode::Forbidden, ErrorCode::NotFound] {
+        let mut page = Page::live();
+        page.client.handle_error(page.now, code, None, Some(page.job), None);
+        page.drain();
+        assert_eq!(page.sync(), Sync::Failed);
+        page.reconnects();
+        page.event(6);
+        page.pass(100_000);
+        assert_eq!((page.count("subscribe"), page.count("snapshot"), page.sync()), (0, 0, Sync::Failed));
+        page.client.unsubscribe(page.now, page.job);
+        page.client.subscribe(page.now, page.job);
+        page.drain();
+        assert_eq!(page.count("subscribe"), 1);
+        page.answer(9);
+        assert_eq!(page.sync(), Sync::Live);
+    }
+}

@@ -8,7 +8,7 @@ impl<P> Client<P> {
         let entity = &self.entities[id];
         if let Some(recovery) = &entity.recovery {
             let is_final = entity.has(Flags::FINAL) && !recovery.suspects() && !recovery.wants_snapshot;
-            if is_final || !self.is_followed(id) && recovery.stage != Stage::Denied {
+            if is_final || !self.is_followed(id) {
                 self.trim(id);
             } else if entity.is_wanted() || entity.has(Flags::SENT) {
                 self.climb(id);
