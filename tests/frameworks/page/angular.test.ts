@@ -2,6 +2,7 @@
 import '@angular/compiler';
 import { Job } from 'recipe:Angular/job.ts';
 import { JobById } from 'recipe:Angular/job-by-id.ts';
+import { JobAnywhere } from 'recipe:Angular/job-anywhere.ts';
 import { createComponent, type Type } from '@angular/core';
 import { createApplication } from '@angular/platform-browser';
 import { contract } from './contract.js';
@@ -21,3 +22,4 @@ const mount = (component: Type<any>) => async (hostElement: HTMLElement) => {
 
 contract('Angular', mount(Job));
 contract('Angular by an id', mount(JobById));
+contract('Angular that is rendered on a server, too', mount(JobAnywhere));
