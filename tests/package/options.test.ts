@@ -13,8 +13,9 @@ describe('wrong options', () => {
     [{ ...good, url: '/ws' }, /a full address/],
     [{ ...good, url: 'ftp://server.test' }, /a full address with 'wss:'/],
     [{ ...good, urls: 'wss://server.test' }, /`urls` is unknown; known are timeout/],
-    [{ ...good, models: undefined }, /`models` must name 1 to 254 models/],
-    [{ ...good, models: {} }, /1 to 254 models/],
+    [{ ...good, models: undefined }, /`models` must name up to 254 models/],
+    [{ ...good, models: null }, /`models` must name up to 254 models/],
+    [{ ...good, models: Object.fromEntries(Array.from({ length: 255 }, (_, i) => [`m${i}`, {}])) }, /up to 254/],
     [{ ...good, models: { 'a/b': model() } }, /`models` must not name one 'a\/b'/],
     [{ ...good, models: { topic: model() } }, /must not name one 'topic'/],
     [{ ...good, models: { job: null } }, /`models\.job` must be an object/],
@@ -52,6 +53,15 @@ describe('wrong options', () => {
   test('slim needs the wasm', () => {
     expect(() => createSlim(good as never)).toThrow(/Option `wasm` is needed/);
   });
+});
+
+test('without a model there is nothing to follow, and each name says so', () => {
+  const client = createClient({ ...good, models: {}, logger: null });
+  const errors: unknown[] = [];
+  client.on('error', (error) => errors.push(error));
+  (client as any).entity('job/1').subscribe(() => {});
+  expect(errors).toMatchObject([{ code: 'unknown_model', message: expect.stringContaining("'job/1': add one") }]);
+  client.close();
 });
 
 test('all options at once', () => {

@@ -134,6 +134,8 @@ createClient({
 createClient({ url: new URL('wss://example.com/ws'), models, WebSocket: globalThis.WebSocket, token: undefined });
 // @ts-expect-error: models are needed
 createClient({ url: 'wss://example.com/ws' });
+// @ts-expect-error: where none is named, no entity has a model
+createClient({ url: 'wss://example.com/ws', models: {} }).entity('job/42');
 // @ts-expect-error: milliseconds, not text
 createClient({ url: 'wss://example.com/ws', models, linger: '1s' });
 // @ts-expect-error: no such group

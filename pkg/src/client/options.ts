@@ -194,7 +194,7 @@ const { url, models: given } = options;
 const wrong = typeof url === 'function' ? undefined : wrongUrl(url);
 if (wrong) refuse(`url\` must be ${wrong}`);
 const names = Object.keys(given ?? {});
-if (!names[0] || names[MODELS]) refuse(`models\` must name 1 to ${MODELS} models`);
+if (!given || names[MODELS]) refuse(`models\` must name up to ${MODELS} models`);
 
 /** In the order of the driver's `options.rs`. */
 export const numbers: readonly number[] = [...list.slice(0, RESUME), options.getToken ? 1 : 0];
