@@ -1,6 +1,6 @@
-// npm run build: sets up what is needed and builds the package, the page and the gateway.
+// npm run build: sets up what is needed and builds the package, its reference, the page and the gateway.
 //
-//   npm run build -- package page gateway    only these
+//   npm run build -- package docs page gateway    only these
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { setup } from './setup.mjs';
@@ -11,6 +11,10 @@ export const buildPackage = ({ check = false, debug = true, ...options } = {}) =
   const args = [...(check ? ['--check'] : []), ...(debug ? [] : ['--without-debug'])];
   return run(process.execPath, [join(root, 'scripts/build-package.mjs'), ...args], { cwd: root, ...options });
 };
+
+/** Writes the reference of the JavaScript API into docs/api, from the public types and the guides. */
+export const buildDocs = (options = {}) =>
+  run(bin('typedoc'), ['--options', 'pkg/typedoc.json', '--logLevel', 'Warn'], { cwd: root, ...options });
 
 /** Builds the demo's page into demo/dist; it imports the package, which must be built. */
 export const buildPage = (options = {}) =>
@@ -26,7 +30,7 @@ export async function buildGateway({ profile = 'release', ...options } = {}) {
 /** Where cargo puts the gateway. */
 export const gatewayPath = (profile) => join(targetDir, profile, 'inorder-gateway');
 
-const PARTS = { package: buildPackage, page: buildPage, gateway: () => buildGateway() };
+const PARTS = { package: buildPackage, docs: buildDocs, page: buildPage, gateway: () => buildGateway() };
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
   stopOnSignals();

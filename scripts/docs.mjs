@@ -1,11 +1,12 @@
-// npm run docs: writes the reference of the JavaScript API into docs/api, from the public types and the guides.
+// npm run docs: writes the reference of the JavaScript API. `npm run build` does it too, but needs compilers for the rest.
+import { buildDocs } from './build.mjs';
 import { setup } from './setup.mjs';
-import { bin, isStopping, root, run, stopOnSignals } from './tools.mjs';
+import { isStopping, stopOnSignals } from './tools.mjs';
 
 stopOnSignals();
 try {
   await setup('docs');
-  await run(bin('typedoc'), ['--options', 'pkg/typedoc.json'], { cwd: root });
+  await buildDocs();
 } catch (error) {
   if (!isStopping()) console.error(`docs: ${error.message}`);
   process.exitCode = 1;
