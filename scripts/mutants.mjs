@@ -7,7 +7,7 @@
 //
 // Building each mutant takes ten times as long as judging it. So all are written into one copy of the source, each as
 // another body of its function behind a number that the environment gives, and that copy is built once. The few outside
-// of functions, in constants, are left to cargo-mutants. One that the compiler refuses is left out.
+// of functions, in constants, are built one by one. One that the compiler refuses is left out.
 //
 // tests/mutants.toml says what is changed and what is skipped. A mutant that is not noticed is printed and fails.
 import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -24,7 +24,7 @@ const JUDGE_ARGS = JUDGES.map((name) => (name === 'lib' ? '--lib' : `--test=${na
 
 /** Of one judge, in seconds of CPU. Each needs less than one; a mutant that loops takes for ever. */
 const CPU_S = 5;
-/** The same by the clock, for a mutant that waits, and for what cargo-mutants judges. */
+/** The same by the clock, for a mutant that waits. */
 const TIMEOUT_S = 60;
 /** A mutant that allocates for ever must not take the machine with it. */
 const ADDRESS_SPACE_KIB = 2 << 20;
@@ -46,10 +46,10 @@ function list(configuration) {
   return JSON.parse(tools.capture(tools.cargoTools['cargo-mutants'].path, args, options) ?? '[]');
 }
 
-/** The same configuration with other lists of names, which are the last of the file. */
-function configured(name, more) {
-  const path = join(folder, name);
-  writeFileSync(path, readFileSync(config, 'utf8').replace(/^exclude_re = [\s\S]*$/m, more));
+/** The configuration without the skip list, which is the last of the file. */
+function withoutSkips() {
+  const path = join(folder, 'all.toml');
+  writeFileSync(path, readFileSync(config, 'utf8').replace(/^exclude_re = [\s\S]*$/m, ''));
   return path;
 }
 
@@ -62,11 +62,16 @@ function chosen(mutants, args) {
   return named.filter((_, at) => at % n === k);
 }
 
-/** The functions of a file that have mutants, each with where its body is. */
-function functions(text, mutants) {
+/** Where in a text a line and column is. */
+function offsets(text) {
   const lines = [0];
   for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) lines.push(at + 1);
-  const offset = ({ line, column }) => lines[line - 1] + column - 1;
+  return ({ line, column }) => lines[line - 1] + column - 1;
+}
+
+/** The functions of a file that have mutants, each with where its body is. */
+function functions(text, mutants) {
+  const offset = offsets(text);
   const found = new Map();
   for (const mutant of mutants) {
     const [start, end] = [offset(mutant.function.span.start), offset(mutant.function.span.end)];
@@ -75,7 +80,7 @@ function functions(text, mutants) {
       let at = start;
       for (let depth = 0; depth > 0 || text[at] !== '{'; at++)
         depth += '(['.includes(text[at]) - ')]'.includes(text[at]);
-      found.set(start, { head: text.slice(start, at), open: at + 1, close: end - 1, mutants: [] });
+      found.set(start, { open: at + 1, close: end - 1, mutants: [] });
     }
     found.get(start).mutants.push({ mutant, from: offset(mutant.span.start), to: offset(mutant.span.end) });
   }
@@ -134,14 +139,22 @@ async function cargo(...args) {
   return { code, messages };
 }
 
-/** Writes all mutants into one copy, without those that do not compile, and builds it. */
-async function build(mutants) {
-  rmSync(tree, { recursive: true, force: true });
-  mkdirSync(tree, { recursive: true });
-  for (const name of ['Cargo.toml', 'Cargo.lock', 'tests', 'examples', 'demo']) {
-    symlinkSync(join(root, name), join(tree, name));
-  }
-  const files = tools.capture('git', ['ls-files', 'src'], { cwd: root }).split('\n');
+/** What the compiler says that it does not like. */
+const complaints = (messages) => messages.map(({ message }) => message?.rendered ?? '').join('');
+
+/** Builds the judges of the copy; nothing, if it does not compile. */
+async function compile() {
+  const { code, messages } = await cargo('test', '--no-run', ...JUDGE_ARGS);
+  if (code !== 0) return undefined;
+  const programs = new Map(
+    messages.filter(({ executable }) => executable).map(({ target, executable }) => [target.name, executable]),
+  );
+  programs.set('lib', programs.get('inorder'));
+  return JUDGES.map((name) => programs.get(name));
+}
+
+/** Writes all mutants into the copy, without those that do not compile. */
+async function weave(files, mutants) {
   const numbers = new Map(mutants.map((mutant, at) => [mutant, at + 1]));
   const unviable = new Set();
   for (;;) {
@@ -154,38 +167,18 @@ async function build(mutants) {
       ),
     );
     const { code, messages } = await cargo('check', '--lib');
-    if (code === 0) break;
+    if (code === 0) return { numbers, unviable };
     const before = unviable.size;
     for (const { message } of messages) {
-      for (const { file_name, line_start } of message?.level === 'error' ? message.spans : []) {
+      for (const { file_name, line_start, is_primary } of message?.level === 'error' ? message.spans : []) {
         const at = places.find(
-          ({ file, first, last }) => file === file_name && first <= line_start && line_start <= last,
+          ({ file, first, last }) => is_primary && file === file_name && first <= line_start && line_start <= last,
         );
         if (at) unviable.add(at.mutant);
       }
     }
-    if (unviable.size === before) {
-      throw new Error(
-        messages
-          .map(({ message }) => message?.rendered ?? '')
-          .join('')
-          .slice(-4000),
-      );
-    }
+    if (unviable.size === before) throw new Error(complaints(messages).slice(-4000));
   }
-  const { code, messages } = await cargo('test', '--no-run', ...JUDGE_ARGS);
-  if (code !== 0)
-    throw new Error(
-      messages
-        .map(({ message }) => message?.rendered ?? '')
-        .join('')
-        .slice(-4000),
-    );
-  const programs = new Map(
-    messages.filter(({ executable }) => executable).map(({ target, executable }) => [target.name, executable]),
-  );
-  programs.set('lib', programs.get('inorder'));
-  return { numbers, unviable, programs: JUDGES.map((name) => programs.get(name)) };
 }
 
 /** Judges one: 'Caught', 'Timeout' or 'Missed'. */
@@ -205,27 +198,20 @@ async function judge(programs, number) {
   return 'Missed';
 }
 
-/** Those outside of functions, one build each. */
-async function one_by_one(mutants) {
-  const names = mutants.map(({ name }) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-  const only = configured('rest.toml', `examine_re = ${JSON.stringify(names.map((name) => `^${name}$`))}\n`);
-  const args = cargoMutants('--config', only, '--profile', 'mutants', '--output', folder, '--timeout', `${TIMEOUT_S}`);
-  for (const arg of JUDGE_ARGS) args.push(`--cargo-arg=${arg}`);
-  rmSync(join(folder, 'mutants.out'), { recursive: true, force: true });
-  await tools.start(tools.cargoTools['cargo-mutants'].path, args, {
-    cwd: root,
-    env: nativeCargoEnv({ CARGO: nativeCargo(), CARGO_TARGET_DIR: undefined }),
-    onLine: () => {},
-  }).done;
-  const { outcomes } = JSON.parse(readFileSync(join(folder, 'mutants.out/outcomes.json'), 'utf8'));
-  const summaries = new Map(outcomes.map(({ scenario, summary }) => [scenario.Mutant?.name, summary]));
-  return mutants.map(({ name }) => summaries.get(name)?.replace('Mutant', ''));
+/** Judges one that is outside of functions: it is built by itself. */
+async function alone({ file, span, replacement }) {
+  const text = readFileSync(join(root, file), 'utf8');
+  const offset = offsets(text);
+  writeFileSync(join(tree, file), text.slice(0, offset(span.start)) + replacement + text.slice(offset(span.end)));
+  const programs = await compile();
+  writeFileSync(join(tree, file), text);
+  return programs ? judge(programs, 0) : 'Unviable';
 }
 
 async function main() {
   await setup('mutants');
   mkdirSync(folder, { recursive: true });
-  const [all, left] = [list(configured('all.toml', '')), list(config)];
+  const [all, left] = [list(withoutSkips()), list(config)];
   const share = all.length > 0 ? (all.length - left.length) / all.length : 1;
   console.log(
     `${all.length} mutants, ${all.length - left.length} skipped with a reason (${(share * 100).toFixed(1)} %)`,
@@ -243,19 +229,26 @@ async function main() {
     count[outcome]++;
     if (outcome === 'Missed' || outcome === 'Timeout') console.log(`${outcome.toLowerCase()} ${name}`);
   };
-  if (inside.length > 0) {
-    const { numbers, unviable, programs } = await build(inside);
-    if ((await judge(programs, 0)) !== 'Missed') throw new Error('the tests fail before anything is changed');
-    const waiting = inside.filter((mutant) => !unviable.has(mutant));
-    for (const mutant of unviable) tell(mutant, 'Unviable');
-    const worker = async () => {
-      for (let mutant = waiting.shift(); mutant && !tools.isStopping(); mutant = waiting.shift()) {
-        tell(mutant, await judge(programs, numbers.get(mutant)));
-      }
-    };
-    await Promise.all(Array.from({ length: availableParallelism() }, worker));
+  rmSync(tree, { recursive: true, force: true });
+  mkdirSync(tree, { recursive: true });
+  for (const name of ['Cargo.toml', 'Cargo.lock', 'tests', 'examples', 'demo']) {
+    symlinkSync(join(root, name), join(tree, name));
   }
-  if (outside.length > 0) for (const [at, outcome] of (await one_by_one(outside)).entries()) tell(outside[at], outcome);
+  const files = tools.capture('git', ['ls-files', 'src'], { cwd: root }).split('\n');
+  const { numbers, unviable } = await weave(files, inside);
+  const programs = await compile();
+  if (!programs || (await judge(programs, 0)) !== 'Missed')
+    throw new Error('the tests fail before anything is changed');
+  for (const mutant of unviable) tell(mutant, 'Unviable');
+  const waiting = inside.filter((mutant) => !unviable.has(mutant));
+  const worker = async () => {
+    for (let mutant = waiting.shift(); mutant && !tools.isStopping(); mutant = waiting.shift()) {
+      tell(mutant, await judge(programs, numbers.get(mutant)));
+    }
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, worker));
+  await weave(files, []);
+  for (const mutant of outside) tell(mutant, await alone(mutant));
   const { Caught, Timeout, Unviable, Missed } = count;
   console.log(`${Caught} caught, ${Timeout} ran into the time limit, ${Unviable} do not compile, ${Missed} missed`);
   const tooMany = share > SKIPPED_SHARE;

@@ -1,7 +1,9 @@
 //! What is counted: every counter of `Stats`, by an outcome that raises it and it alone.
 
 use inorder::Client;
-use inorder::client::{Can, Command, EntityId, Epoch, ErrorCode, Event, EventId, Output, Request, Snapshot, Status};
+use inorder::client::{
+    Can, Command, EntityId, Epoch, ErrorCode, Event, EventId, ModelId, Output, Request, Snapshot, Status, Verdict,
+};
 use inorder::config::{Config, Model, Reopen};
 use inorder::time::Instant;
 
@@ -13,6 +15,7 @@ const COMPLETED: Status = Status(2);
 /// A client that follows one entity.
 struct Page {
     client: Client<()>,
+    model: ModelId,
     job: EntityId,
     now: Instant,
     /// The last request of each kind: subscribe, replay, snapshot, heads.
@@ -25,7 +28,7 @@ impl Page {
         let mut client = Client::new(config, 1);
         let model = client.add_model(model);
         let job = client.add_entity(model);
-        let mut page = Page { client, job, now: Instant(1_000), asked: [0; 4] };
+        let mut page = Page { client, model, job, now: Instant(1_000), asked: [0; 4] };
         page.client.subscribe(page.now, job);
         page.drain();
         page.welcome();
@@ -45,6 +48,18 @@ impl Page {
     fn event(&mut self, seq: u64) {
         self.give(Event {
             epoch: E,
+            prev: None,
+            seq: Some(seq),
+            id: EventId::NONE,
+            status: Status::NONE,
+            has_data: true,
+            bytes: 9,
+        });
+    }
+
+    fn of_epoch(&mut self, epoch: Epoch, seq: u64) {
+        self.give(Event {
+            epoch,
             prev: None,
             seq: Some(seq),
             id: EventId::NONE,
@@ -161,6 +176,39 @@ counters! {
         page.snapshot(None, E, 9);
         page.snapshot(None, F, 9);
     } => "afterFinal 3, applied 1"
+    what_is_old_or_equal_after_the_end: |page: &mut Page| {
+        page.give(Event { epoch: E, prev: None, seq: Some(6), id: EventId::NONE, status: COMPLETED, has_data: true, bytes: 9 });
+        page.event(6);
+        page.snapshot(None, E, 6);
+        page.snapshot(None, E, 5);
+    } => "applied 1, duplicates 1, stale 1"
+    epochs_under_suspicion: |page: &mut Page| {
+        for epoch in 10..19 {
+            page.of_epoch(Epoch(epoch), 6);
+        }
+    } => "held 9, overflowed 1, snapshots 1"
+    an_epoch_that_was_refuted_three_times: |page: &mut Page| {
+        for _ in 0..3 {
+            page.client.handle_head(page.now, page.job, F, 9, None);
+            page.drain();
+            page.pass(4_000);
+            let request = page.asked[2];
+            page.snapshot(Some(request), E, 5);
+        }
+        page.of_epoch(F, 9);
+        page.snapshot(None, F, 9);
+    } => "retired 2, snapshots 3"
+    an_event_held_far_ahead_of_who_joins: |page: &mut Page| {
+        page.client.unsubscribe(page.now, page.job);
+        page.client.release(page.now, page.job);
+        page.drain();
+        page.job = page.client.add_entity(page.model);
+        page.client.subscribe(page.now, page.job);
+        page.drain();
+        page.event(200_000);
+        let request = page.asked[0];
+        page.snapshot(Some(request), E, 5);
+    } => "adopted 1, badFrames 1, held 1"
     frames_that_can_not_be_read: |page: &mut Page| page.client.handle_bad_frame(page.now) => "badFrames 1"
     events_that_can_not_be_placed: |page: &mut Page| {
         page.event(1 << 53);
@@ -263,4 +311,22 @@ fn a_change_that_could_not_be_shown_is_not_counted() {
         }
     });
     assert_eq!(said, "snapshots 1");
+}
+
+#[test]
+fn a_number_that_voids_what_was_before_it() {
+    let mut page = Page::live(Config::default(), Model { reset_seq: Some(1), ..Model::default() });
+    assert_eq!(raised(&mut page, |page| page.event(1)), "applied 1, resets 1");
+}
+
+#[test]
+fn the_short_way_counts_what_it_drops() {
+    let mut page = Page::live(Config::default(), Model::default());
+    let accept = |page: &mut Page, id| page.client.accept_with_id(page.job, 5, 6, E, Status::NONE, true, EventId(id));
+    let said = raised(&mut page, |page| {
+        assert_eq!(accept(page, 1), Verdict::Apply);
+        assert_eq!(accept(page, 1), Verdict::Drop);
+        assert_eq!(accept(page, 2), Verdict::Slow, "another id is a fork");
+    });
+    assert_eq!(said, "applied 1, duplicates 1");
 }

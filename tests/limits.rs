@@ -2,13 +2,14 @@
 
 use inorder::Client;
 use inorder::client::{
-    Can, Command, EntityId, Epoch, ErrorCode, Event, EventId, Fault, ModelId, Output, Request, Snapshot, Status, Sync,
-    Verdict,
+    Can, ChangeKind, Command, EntityId, Epoch, ErrorCode, Event, EventId, Fault, ModelId, Output, Request, Resume,
+    Snapshot, Status, Sync, Verdict,
 };
-use inorder::config::{Backoff, Config, Continuity, Model, OnGap};
+use inorder::config::{Backoff, Config, Continuity, Model, OnGap, Reopen};
 use inorder::time::Instant;
 
 const E: Epoch = Epoch(1);
+const F: Epoch = Epoch(2);
 const ALL: Can = Can { replay: true, snapshot: true, heads: true };
 const RUNNING: Status = Status(1);
 const COMPLETED: Status = Status(2);
@@ -28,6 +29,14 @@ struct Page {
     ping: u32,
     /// Pings are answered at once.
     pongs: bool,
+    /// For whom replays and snapshots were asked, in turn.
+    whom: Vec<EntityId>,
+    /// What the last `subscribe` named.
+    resumes: Vec<Resume>,
+    /// The event of this number can't be reduced.
+    spoilt: u64,
+    /// No snapshot can.
+    rejects: bool,
 }
 
 impl Page {
@@ -36,7 +45,20 @@ impl Page {
         let mut client = Client::new(config, 1);
         let model = client.add_model(model);
         let job = client.add_entity(model);
-        Page { client, model, job, now: Instant(START), said: Vec::new(), asked: 0, ping: 0, pongs: true }
+        Page {
+            client,
+            model,
+            job,
+            now: Instant(START),
+            said: Vec::new(),
+            asked: 0,
+            ping: 0,
+            pongs: true,
+            whom: Vec::new(),
+            resumes: Vec::new(),
+            spoilt: 0,
+            rejects: false,
+        }
     }
 
     fn dialed() -> Page {
@@ -100,6 +122,43 @@ impl Page {
         self.drain();
     }
 
+    /// Another entity, live at (E, 5).
+    fn another(&mut self) -> EntityId {
+        let id = self.client.add_entity(self.model);
+        self.client.subscribe(self.now, id);
+        self.drain();
+        self.answers(id, Some(self.asked), E, 5);
+        id
+    }
+
+    fn of_epoch(&mut self, epoch: Epoch, seq: u64) {
+        let event = Event {
+            epoch,
+            prev: None,
+            seq: Some(seq),
+            id: EventId::NONE,
+            status: Status::NONE,
+            has_data: true,
+            bytes: 1,
+        };
+        self.client.handle_event(self.now, self.job, event, ());
+        self.drain();
+    }
+
+    fn subscribed(&mut self, head: u64) {
+        self.client.handle_subscribed(self.now, self.job, self.asked, E, head);
+        self.drain();
+    }
+
+    fn fails(&mut self, request: Option<Request>) {
+        self.client.handle_error(self.now, ErrorCode::Other, request, Some(self.job), None);
+        self.drain();
+    }
+
+    fn seq(&self) -> Option<u64> {
+        self.client.position(self.job).map(|at| at.seq)
+    }
+
     /// Loses its socket and gets another, on which it resumes.
     fn reconnects(&mut self) {
         self.ends(1006);
@@ -131,6 +190,23 @@ impl Page {
     fn drain(&mut self) {
         while let Some(output) = self.client.poll_output(self.now) {
             let word = match output {
+                Output::Change(change) if change.kind == ChangeKind::Snapshot && self.rejects => {
+                    self.client.rollback(self.now, change.entity, None);
+                    "rollback"
+                }
+                Output::Change(change) if change.kind == ChangeKind::Event && change.seq == self.spoilt => {
+                    let event = Event {
+                        epoch: change.epoch,
+                        prev: Some(change.prev),
+                        seq: Some(change.seq),
+                        id: change.id,
+                        status: change.status,
+                        has_data: true,
+                        bytes: change.bytes,
+                    };
+                    self.client.rollback(self.now, change.entity, Some((event, ())));
+                    "rollback"
+                }
                 Output::Change(change) => {
                     if change.locks || change.status == COMPLETED {
                         self.client.lock(self.now, change.entity);
@@ -152,20 +228,24 @@ impl Page {
                 Output::Final { .. } => "final",
                 Output::Gap { .. } => "gap",
                 Output::Forgotten { .. } => "forgotten",
-                Output::Send(Command::Subscribe { request, .. }) => {
+                Output::Send(Command::Subscribe { request, entities }) => {
                     self.asked = request;
+                    self.resumes = entities;
                     "subscribe"
                 }
-                Output::Send(Command::Replay { request, .. }) => {
+                Output::Send(Command::Replay { request, ranges }) => {
                     self.asked = request;
+                    self.whom.extend(ranges.iter().map(|range| range.entity));
                     "replay"
                 }
-                Output::Send(Command::Snapshot { request, .. }) => {
+                Output::Send(Command::Snapshot { request, entities }) => {
                     self.asked = request;
+                    self.whom.extend(entities);
                     "snapshot"
                 }
-                Output::Send(Command::Heads { request, .. }) => {
+                Output::Send(Command::Heads { request, entities }) => {
                     self.asked = request;
+                    assert_eq!(entities.len(), 1, "who is asked for is named once");
                     "heads"
                 }
                 Output::Send(Command::Ping { id }) => {
@@ -198,6 +278,10 @@ impl Page {
     }
 }
 
+fn plain(seq: u64) -> Event {
+    Event { epoch: E, prev: None, seq: Some(seq), id: EventId::NONE, status: Status::NONE, has_data: true, bytes: 1 }
+}
+
 #[test]
 fn a_dial_has_fifteen_seconds_to_its_welcome() {
     let mut page = Page::dialed();
@@ -218,7 +302,7 @@ fn a_subscribe_is_asked_again_after_five_seconds() {
     page.pass(4_999);
     assert_eq!(page.when("subscribe"), [0]);
     page.pass(1);
-    assert_eq!(page.when("subscribe"), [0, 5_000]);
+    assert_eq!((page.when("subscribe"), page.when("ping")), (vec![0, 5_000], vec![5_000]), "and the socket is probed");
     assert_eq!(page.asked, first, "a question that is asked again keeps its request");
     page.answer(5);
     assert_eq!(page.sync(), Sync::Live);
@@ -288,8 +372,12 @@ fn an_entity_is_given_up_once_and_tried_every_thirty_seconds() {
     while page.count("snapshot") == asked.len() {
         page.pass(1_000);
     }
+    let mut other = page_at(&page);
     page.answer(8);
     assert_eq!(page.sync(), Sync::Live);
+    // What fits is shown meanwhile.
+    other.event(6);
+    assert_eq!(other.seq(), Some(7));
 }
 
 #[test]
@@ -617,7 +705,7 @@ fn a_late_timer_probes_instead_of_firing_all() {
 }
 
 fn page_at(page: &Page) -> Page {
-    Page { client: page.client.clone(), said: Vec::new(), ..*page }
+    Page { client: page.client.clone(), said: Vec::new(), whom: Vec::new(), resumes: Vec::new(), ..*page }
 }
 
 #[test]
@@ -790,6 +878,10 @@ fn a_part_starts_the_deadline_of_a_subscription_again() {
     assert!(page.client.handle_part(page.now, page.job, Some(page.asked)));
     page.pass(4_999 + 1 + 5_000);
     assert_eq!((page.count("subscribe"), page.count("gave up")), (7, 0));
+    page.answer(5);
+    let pings = page.count("ping");
+    page.pass(10_000);
+    assert_eq!((page.count("ping"), page.sync()), (pings, Sync::Live), "nobody waits for it any more");
 }
 
 #[test]
@@ -1112,4 +1204,813 @@ fn who_is_refused_stays_refused_until_it_is_subscribed_anew() {
         page.answer(9);
         assert_eq!(page.sync(), Sync::Live);
     }
+}
+
+#[test]
+fn a_subscription_is_given_up_after_five_tries() {
+    let mut page = Page::dialed();
+    page.welcome(None, ALL);
+    page.pass(24_999);
+    assert_eq!((page.count("subscribe"), page.count("gave up")), (5, 0));
+    page.pass(1);
+    assert_eq!((page.count("subscribe"), page.when("gave up"), page.sync()), (5, vec![25_000], Sync::Failed));
+    page.pass(30_000);
+    assert_eq!(page.count("subscribe"), 6, "and asked for again half a minute later");
+}
+
+#[test]
+fn many_subscriptions_share_a_frame_and_a_retry_has_its_own() {
+    let mut page = Page::dialed();
+    let others: Vec<EntityId> = (0..2).map(|_| page.client.add_entity(page.model)).collect();
+    others.iter().for_each(|&id| page.client.subscribe(page.now, id));
+    page.welcome(None, ALL);
+    assert_eq!((page.count("subscribe"), page.resumes.len()), (1, 3));
+    let first = page.asked;
+    page.now = page.now + 5_000;
+    page.client.handle_timeout(page.now);
+    let late = page.client.add_entity(page.model);
+    page.client.subscribe(page.now, late);
+    page.drain();
+    assert_eq!(page.count("subscribe"), 3);
+    assert_eq!((page.resumes.len(), page.resumes[0].entity), (1, late), "who is new is asked for under a new request");
+    assert_ne!(page.asked, first);
+}
+
+#[test]
+fn four_thousand_and_ninety_six_questions_are_out_at_a_time() {
+    let mut page = Page::live();
+    let mut first = None;
+    for _ in 0..4_097 {
+        let id = page.client.add_entity(page.model);
+        page.client.subscribe(page.now, id);
+        page.drain();
+        first.get_or_insert((id, page.asked));
+    }
+    assert_eq!(page.count("subscribe"), 4_096);
+    let (id, request) = first.expect("the first");
+    page.answers(id, Some(request), E, 5);
+    assert_eq!(page.count("subscribe"), 4_097);
+    page.drain();
+    assert_eq!(page.count("subscribe"), 4_097, "each is asked for once");
+}
+
+#[test]
+fn who_is_refused_before_it_is_asked_for_again_is_not() {
+    let mut page = Page::dialed();
+    page.welcome(None, ALL);
+    page.now = page.now + 5_000;
+    page.client.handle_timeout(page.now);
+    page.client.handle_error(page.now, ErrorCode::Forbidden, None, Some(page.job), None);
+    page.drain();
+    assert_eq!((page.count("subscribe"), page.sync()), (1, Sync::Failed));
+}
+
+#[test]
+fn who_leaves_as_its_socket_ends_says_nothing() {
+    let mut page = Page::live();
+    page.client.unsubscribe(page.now, page.job);
+    page.now = page.now + 1_000;
+    page.client.handle_timeout(page.now);
+    page.ends(1006);
+    assert_eq!((page.count("unsubscribe"), page.count("forgotten")), (0, 1));
+}
+
+/// R20: fewest tries first, new replays before snapshots, and of equals who has waited longest.
+#[test]
+fn slots_go_to_who_tried_least() {
+    let config = Config { max_requests: 1, ..Config::default() };
+    let mut page = Page::live_with(config, Model::default(), None, Can { heads: false, ..ALL });
+    let a = page.job;
+    let [b, c, d] = [(); 3].map(|()| page.another());
+    page.said.clear();
+    let ahead = |page: &mut Page, id| page.gives(id, 7, EventId::NONE, 1, Status::NONE);
+    let fills = |page: &mut Page, id| page.gives(id, 6, EventId::NONE, 1, Status::NONE);
+    ahead(&mut page, a);
+    ahead(&mut page, b);
+    page.pass(100);
+    page.client.handle_discontinuity(page.now, Some(c));
+    page.drain();
+    ahead(&mut page, d);
+    page.pass(100);
+    assert_eq!(page.whom, [a]);
+    fills(&mut page, a);
+    assert_eq!(page.whom, [a, b], "both are new");
+    fills(&mut page, b);
+    assert_eq!(page.whom, [a, b, d], "what is a first try goes before a snapshot");
+    page.pass(100);
+    ahead(&mut page, b);
+    page.gives(b, 9, EventId::NONE, 1, Status::NONE);
+    page.pass(2_900);
+    assert_eq!(page.whom, [a, b, d, b], "a first try before a second");
+    page.gives(b, 8, EventId::NONE, 1, Status::NONE);
+    assert_eq!(page.whom, [a, b, d, b, d], "a second try before a snapshot");
+    page.pass(3_000);
+    assert_eq!(page.whom, [a, b, d, b, d, c], "of two snapshots the one that waits longer");
+}
+
+/// R21: the routine question of a reconciliation is not shown; one that has a reason is.
+#[test]
+fn a_reconciliation_is_not_shown_unless_there_is_a_doubt() {
+    for doubted in [false, true] {
+        let mut page = Page::live_with(Config::default(), Model::default(), Some(60_000), Can { heads: false, ..ALL });
+        page.pass(30_000);
+        if doubted {
+            page.client.handle_head(page.now, page.job, F, 9, None);
+            page.drain();
+        } else {
+            page.pass(30_000);
+        }
+        assert_eq!(page.count("snapshot"), 1);
+        assert_eq!(page.sync(), if doubted { Sync::Recovering } else { Sync::Live });
+    }
+}
+
+/// A keep-alive of a chain names the number that its owner stands at.
+#[test]
+fn a_keep_alive_shows_what_is_missing() {
+    let chain = Model { continuity: Continuity::Prev, ..Model::default() };
+    let alive = |page: &mut Page, epoch, seq| {
+        let event = Event {
+            epoch,
+            prev: Some(seq),
+            seq: Some(seq),
+            id: EventId::NONE,
+            status: Status::NONE,
+            has_data: false,
+            bytes: 1,
+        };
+        page.client.handle_event(page.now, page.job, event, ());
+        page.drain();
+        page.pass(100);
+    };
+    for (epoch, seq, asked) in [(E, 4, 0), (E, 5, 0), (E, 6, 1), (F, 5, 1)] {
+        let mut page = Page::live_with(Config::default(), chain, None, ALL);
+        alive(&mut page, epoch, seq);
+        assert_eq!((page.count("snapshot"), page.seq()), (asked, Some(5)), "{epoch:?} {seq}");
+    }
+    // It is no answer, and settles no doubt about the number where we stand.
+    let mut page = Page::live_with(Config::default(), chain, None, ALL);
+    for _ in 0..2 {
+        page.client.handle_discontinuity(page.now, None);
+        page.drain();
+        page.client.handle_head(page.now, page.job, E, 3, Some(page.asked));
+        page.drain();
+        page.pass(1_000);
+        page.answer(3);
+        alive(&mut page, E, 5);
+    }
+    page.pass(2_000);
+    page.answer(3);
+    assert_eq!(page.seq(), Some(3), "the server has said so often enough");
+    // Who has no position, or an end, hears nothing in it.
+    let mut page = Page::new(Config::default(), chain);
+    page.client.subscribe(page.now, page.job);
+    page.drain();
+    page.welcome(None, ALL);
+    alive(&mut page, E, 9);
+    assert_eq!((page.count("snapshot"), page.sync()), (0, Sync::Joining));
+    let mut page = Page::live_with(Config::default(), chain, None, ALL);
+    page.answers(page.job, None, E, 6);
+    page.client.lock(page.now, page.job);
+    page.drain();
+    alive(&mut page, F, 9);
+    assert_eq!((page.count("snapshot"), page.sync()), (0, Sync::Final));
+}
+
+/// R36: three faults in a row without progress are enough; progress starts the count anew.
+#[test]
+fn faults_are_counted_until_there_is_progress() {
+    let mut page = Page::live();
+    for (spoilt, faults) in [(6, 2), (9, 2), (12, 3)] {
+        page.spoilt = spoilt;
+        let at = page.seq().expect("a position");
+        (at + 1..=spoilt).for_each(|seq| page.event(seq));
+        for _ in 1..faults {
+            page.pass(2_500);
+            page.answer(spoilt - 1);
+        }
+        if faults < 3 {
+            page.spoilt = 0;
+            page.pass(2_500);
+            page.answer(spoilt - 1);
+            assert_eq!((page.seq(), page.sync(), page.count("gave up")), (Some(spoilt), Sync::Live, 0));
+        }
+    }
+    assert_eq!((page.count("rollback"), page.count("gave up"), page.sync()), (7, 1, Sync::Failed));
+    // What can't be reduced stays held, and is not tried again before the position has passed it.
+    page.pass(31_000);
+    page.answer(11);
+    assert_eq!((page.count("rollback"), page.sync(), page.client.held(page.job)), (7, Sync::Failed, 1));
+    page.pass(31_000);
+    page.answer(12);
+    assert_eq!((page.sync(), page.seq(), page.client.held(page.job)), (Sync::Live, Some(12), 0));
+}
+
+#[test]
+fn a_snapshot_that_could_not_be_reduced_leaves_its_number_and_its_epoch_in_doubt() {
+    // Its number exists: what comes before it is asked for when a lower one was reduced.
+    let mut page = Page::live();
+    page.rejects = true;
+    page.answers(page.job, None, E, 9);
+    assert_eq!((page.seq(), page.count("rollback")), (Some(5), 1));
+    assert_eq!(page.client.epochs_in_use(), [E, Epoch(0)], "nothing is said against its own epoch");
+    page.rejects = false;
+    page.answer(7);
+    page.pass(100);
+    assert_eq!((page.seq(), page.count("replay")), (Some(7), 1));
+    // Of another epoch it says nothing about ours.
+    let mut page = Page::live();
+    page.rejects = true;
+    page.answers(page.job, None, F, 9);
+    assert_eq!(page.client.epochs_in_use(), [E, Epoch(0)], "nor for the other, of which nothing is held");
+    page.rejects = false;
+    page.answer(7);
+    page.pass(100);
+    assert_eq!((page.seq(), page.count("replay"), page.sync()), (Some(7), 0, Sync::Live));
+    // What is held of the other is under suspicion again.
+    let mut page = Page::live();
+    page.of_epoch(F, 10);
+    page.rejects = true;
+    page.answers(page.job, Some(page.asked), F, 9);
+    assert_eq!(page.client.epochs_in_use(), [E, Epoch(0), F]);
+    // Of who joins, nothing was ever shown.
+    let mut page = Page::dialed();
+    page.welcome(None, ALL);
+    page.rejects = true;
+    page.answer(5);
+    assert_eq!((page.sync(), page.seq()), (Sync::Joining, None));
+}
+
+#[test]
+fn where_numbers_mean_nothing_a_change_that_fails_asks_for_no_numbers() {
+    let model = Model { continuity: Continuity::None, ..Model::default() };
+    let mut page = Page::new(Config::default(), model);
+    assert_eq!(page.sync(), Sync::Joining);
+    page.client.subscribe(page.now, page.job);
+    page.drain();
+    page.welcome(None, ALL);
+    page.answer(5);
+    page.spoilt = 9;
+    page.event(9);
+    assert_eq!((page.count("rollback"), page.seq(), page.client.held(page.job)), (1, Some(5), 0));
+    page.answer(5);
+    page.pass(200);
+    assert_eq!((page.sync(), page.count("replay"), page.count("gap")), (Sync::Live, 0, 0));
+    // Nor do heads help where continuity was lost.
+    page.client.handle_discontinuity(page.now, None);
+    page.drain();
+    assert_eq!((page.count("heads"), page.count("snapshot")), (0, 2));
+}
+
+#[test]
+fn after_the_end_a_number_raises_the_position_up_to_a_hundred_thousand() {
+    let mut page = Page::live();
+    page.gives(page.job, 6, EventId::NONE, 1, COMPLETED);
+    for (seq, at) in [(7, 7), (100_008, 7), (100_007, 100_007), (9, 100_007)] {
+        page.event(seq);
+        assert_eq!(page.seq(), Some(at), "{seq}");
+    }
+}
+
+/// R22: what `subscribed` says counts as much as an answer.
+#[test]
+fn a_head_that_is_too_low_three_times_is_believed() {
+    let mut page = Page::live();
+    for _ in 0..3 {
+        page.reconnects();
+        page.subscribed(3);
+        assert_eq!(page.sync(), Sync::Recovering);
+    }
+    page.pass(4_000);
+    page.answer(3);
+    assert_eq!((page.seq(), page.sync()), (Some(3), Sync::Live));
+}
+
+/// R6 and R22: what is told anew after a reset is new, whatever its id.
+#[test]
+fn ids_are_forgotten_where_the_server_went_back() {
+    let mut page = Page::live();
+    page.gives(page.job, 6, EventId(1), 1, Status::NONE);
+    for _ in 0..3 {
+        page.reconnects();
+        page.subscribed(5);
+    }
+    page.pass(4_000);
+    page.answer(5);
+    assert_eq!(page.seq(), Some(5));
+    let shown = page.count("change");
+    page.gives(page.job, 6, EventId(1), 1, Status::NONE);
+    assert_eq!((page.seq(), page.count("change")), (Some(6), shown + 1));
+}
+
+/// R7 and R8: a final entity that may be reopened asks about a retired epoch too.
+#[test]
+fn a_final_entity_that_may_be_reopened_asks_when_a_retired_epoch_is_named() {
+    let model = Model { reopen: Reopen::Epoch, ..Model::default() };
+    let mut page = Page::live_with(Config::default(), model, None, ALL);
+    page.answers(page.job, None, F, 1);
+    let end =
+        Event { epoch: F, prev: None, seq: Some(2), id: EventId::NONE, status: COMPLETED, has_data: true, bytes: 1 };
+    page.client.handle_event(page.now, page.job, end, ());
+    page.drain();
+    assert_eq!((page.sync(), page.count("snapshot")), (Sync::Final, 0));
+    page.client.handle_head(page.now, page.job, E, 9, None);
+    page.drain();
+    page.pass(1_000);
+    assert_eq!(page.count("snapshot"), 1);
+}
+
+/// R19: what was dropped while a replay delivers is asked for behind it, and costs no snapshot.
+#[test]
+fn what_memory_took_is_asked_for_behind_the_replay() {
+    let mut page = Page::live();
+    let others = [(); 16].map(|()| page.another());
+    page.said.clear();
+    page.weighs(8, 1 << 20);
+    page.pass(100);
+    let request = page.asked;
+    assert!(page.client.begin_replay(page.now, page.job, request));
+    for id in others {
+        page.client.handle_event(page.now, id, Event { bytes: (1 << 20) - 1, ..plain(7) }, ());
+    }
+    assert_eq!((page.client.held(page.job), page.client.stats().overflowed), (0, 1));
+    for seq in [6, 7] {
+        page.client.handle_event(page.now, page.job, plain(seq), ());
+    }
+    page.client.end_replay(page.now, page.job, request, true);
+    page.drain();
+    assert_eq!(page.seq(), Some(7));
+    page.whom.clear();
+    page.pass(100);
+    assert_eq!((page.whom.contains(&page.job), page.count("snapshot")), (true, 0));
+}
+
+#[test]
+fn memory_is_freed_until_it_suffices() {
+    let mut page = Page::live();
+    let others = [(); 16].map(|()| page.another());
+    for seq in 7..1_007 {
+        page.weighs(seq, 1_048);
+    }
+    for &id in &others[..15] {
+        page.gives(id, 7, EventId::NONE, 1_047_900, Status::NONE);
+    }
+    page.gives(others[15], 7, EventId::NONE, 1_047_000, Status::NONE);
+    assert!(page.client.held_bytes() <= 16 << 20, "{}", page.client.held_bytes());
+    assert_eq!(page.client.held(others[15]), 1);
+}
+
+/// While a resume is unanswered what lies farthest is dropped: what comes before it is on its way.
+#[test]
+fn a_full_buffer_keeps_what_comes_first_while_a_resume_is_out() {
+    let mut page = Page::live();
+    page.reconnects();
+    page.said.clear();
+    (7..1_008).for_each(|seq| page.event(seq));
+    assert_eq!((page.client.held(page.job), page.client.stats().overflowed), (1_000, 1));
+    let request = page.asked;
+    assert!(page.client.begin_replay(page.now, page.job, request));
+    page.event(6);
+    page.event(1_007);
+    page.client.end_replay(page.now, page.job, request, true);
+    page.drain();
+    assert_eq!((page.seq(), page.sync(), page.count("snapshot")), (Some(1_007), Sync::Live, 0));
+    // A suspect that was dropped says nothing about our numbers.
+    let mut config = Config::default();
+    config.gap.max_events = 1;
+    let mut page = Page::live_with(config, Model::default(), None, ALL);
+    page.reconnects();
+    page.of_epoch(F, 50);
+    page.event(7);
+    assert_eq!((page.client.held(page.job), page.client.stats().overflowed), (1, 1));
+    let request = page.asked;
+    assert!(page.client.begin_replay(page.now, page.job, request));
+    page.event(6);
+    page.client.end_replay(page.now, page.job, request, true);
+    page.drain();
+    assert_eq!((page.seq(), page.count("snapshot")), (Some(7), 1));
+    page.answer(7);
+    page.pass(200);
+    assert_eq!((page.sync(), page.count("replay")), (Sync::Live, 0));
+}
+
+#[test]
+fn nothing_is_asked_before_the_welcome_says_what_can_be() {
+    let mut page = Page::live();
+    page.ends(1006);
+    let at = page.client.retry_at().expect("a dial is armed");
+    page.pass(at.0 - page.now.0);
+    let generation = page.client.current();
+    page.client.handle_opened(page.now, generation);
+    page.drain();
+    page.subscribed(5);
+    page.client.handle_discontinuity(page.now, None);
+    page.event(7);
+    page.pass(200);
+    page.client.handle_welcome(page.now, None, ALL);
+    page.drain();
+    page.pass(100);
+    assert_eq!((page.count("replay"), page.count("snapshot"), page.count("heads")), (1, 0, 0));
+}
+
+#[test]
+fn a_doubt_costs_nothing_where_an_answer_is_awaited_or_the_end_is_known() {
+    let can = Can { heads: false, ..ALL };
+    let mut page = Page::live_with(Config::default(), Model::default(), None, can);
+    page.gives(page.job, 6, EventId::NONE, 1, COMPLETED);
+    page.client.handle_discontinuity(page.now, None);
+    page.drain();
+    page.pass(1_000);
+    assert_eq!(page.count("snapshot"), 0, "it is final");
+    let mut page = Page::live_with(Config::default(), Model::default(), None, can);
+    page.ends(1006);
+    let at = page.client.retry_at().expect("a dial is armed");
+    page.pass(at.0 - page.now.0);
+    page.welcome(None, can);
+    page.client.handle_discontinuity(page.now, Some(page.job));
+    page.subscribed(5);
+    assert_eq!((page.count("snapshot"), page.sync()), (0, Sync::Live), "its resume is answered");
+    // Asked for twice, it is named once.
+    let mut page = Page::live();
+    page.client.handle_discontinuity(page.now, None);
+    page.client.handle_discontinuity(page.now, Some(page.job));
+    page.drain();
+    assert_eq!(page.count("heads"), 1);
+    assert_eq!(page.client.accept(page.job, 5, 6, E, Status::NONE, true), Verdict::Slow, "while a head is awaited");
+}
+
+/// Every way to be cared for, and none.
+#[test]
+fn everybody_is_cared_for_once_the_outputs_are_done() {
+    let mut page = Page::live();
+    let nobody = page.client.add_entity(page.model);
+    assert!(page.client.is_cared_for(page.job) && page.client.is_cared_for(nobody));
+    page.event(7);
+    page.pass(100);
+    page.client.handle_gone(page.now, page.job, page.asked);
+    assert!(!page.client.is_cared_for(page.job), "it is to be asked for");
+    page.drain();
+    assert!(page.client.is_cared_for(page.job));
+    let other = page.another();
+    page.client.handle_error(page.now, ErrorCode::Forbidden, None, Some(page.job), None);
+    page.gives(other, 6, EventId::NONE, 1, COMPLETED);
+    assert!(page.client.is_cared_for(page.job) && page.client.is_cared_for(other));
+}
+
+#[test]
+fn an_answer_to_a_replay_is_no_snapshot_unless_it_is_a_resume() {
+    let mut page = Page::live();
+    page.event(7);
+    page.pass(100);
+    page.answers(page.job, Some(page.asked), E, 9);
+    assert_eq!((page.seq(), page.client.stats().unwanted), (Some(5), 1));
+    let mut page = Page::live();
+    page.reconnects();
+    assert!(page.client.begin_replay(page.now, page.job, page.asked));
+    page.client.end_replay(page.now, page.job, page.asked, false);
+    page.drain();
+    page.answers(page.job, Some(page.asked + 7), E, 9);
+    assert_eq!((page.seq(), page.client.stats().unwanted), (Some(5), 1));
+    page.answer(9);
+    assert_eq!((page.seq(), page.sync()), (Some(9), Sync::Live));
+}
+
+/// R31: what is remembered of an end is the floor, whatever the answer says.
+#[test]
+fn the_floor_of_an_end_holds() {
+    let table = [
+        (Reopen::Never, E, 6, COMPLETED, 1, Sync::Final, E, 6),
+        (Reopen::Never, E, 4, COMPLETED, 1, Sync::Final, E, 6),
+        (Reopen::Never, E, 9, COMPLETED, 1, Sync::Final, E, 9),
+        (Reopen::Never, E, 6, RUNNING, 0, Sync::Final, E, 6),
+        (Reopen::Never, E, 9, RUNNING, 0, Sync::Final, E, 6),
+        (Reopen::Never, F, 9, RUNNING, 0, Sync::Final, E, 6),
+        (Reopen::Never, F, 3, COMPLETED, 0, Sync::Final, E, 6),
+        (Reopen::Epoch, E, 9, RUNNING, 0, Sync::Final, E, 6),
+        (Reopen::Epoch, F, 1, RUNNING, 1, Sync::Live, F, 1),
+    ];
+    for (reopen, epoch, seq, status, shown, sync, own, last) in table {
+        let mut page = Page::live_with(Config::default(), Model { reopen, ..Model::default() }, None, ALL);
+        page.gives(page.job, 6, EventId::NONE, 1, COMPLETED);
+        page.client.unsubscribe(page.now, page.job);
+        page.drain();
+        page.pass(1_000);
+        page.client.subscribe(page.now, page.job);
+        page.drain();
+        page.said.clear();
+        let snapshot = Snapshot { request: Some(page.asked), epoch, seq, status };
+        page.client.handle_snapshot(page.now, page.job, snapshot, ());
+        page.drain();
+        let at = page.client.position(page.job).map(|at| (at.epoch, at.seq));
+        let about = format!("{reopen:?} {epoch:?} {seq} {status:?}");
+        assert_eq!((page.count("change"), page.sync(), at), (shown, sync, Some((own, last))), "{about}");
+    }
+    // An older answer that says that it goes on is a failed try; the third is enough.
+    let mut page = Page::live();
+    page.gives(page.job, 6, EventId::NONE, 1, COMPLETED);
+    page.client.unsubscribe(page.now, page.job);
+    page.drain();
+    page.pass(1_000);
+    page.client.subscribe(page.now, page.job);
+    page.drain();
+    for tried in 1..=3 {
+        assert_eq!(page.sync(), Sync::Joining, "{tried}");
+        page.answer(4);
+        page.pass(2_000);
+    }
+    assert_eq!((page.sync(), page.seq()), (Sync::Final, Some(6)));
+}
+
+#[test]
+fn an_older_answer_to_a_resume_is_a_failed_try() {
+    let mut page = Page::live();
+    page.reconnects();
+    page.answer(3);
+    assert_eq!((page.count("snapshot"), page.seq()), (1, Some(5)));
+}
+
+#[test]
+fn a_gap_is_reported_once() {
+    let mut page = Page::live();
+    page.event(21);
+    page.answers(page.job, None, E, 9);
+    assert_eq!((page.count("gap"), page.seq()), (1, Some(9)), "what is left of it is no other");
+    page.answers(page.job, None, E, 20);
+    page.event(30);
+    assert_eq!((page.count("gap"), page.seq()), (2, Some(21)));
+}
+
+#[test]
+fn who_was_given_up_and_is_told_of_a_new_epoch_recovers() {
+    let mut page = Page::live();
+    page.of_epoch(F, 9);
+    page.pass(60_000);
+    assert_eq!((page.count("gave up"), page.sync()), (1, Sync::Failed));
+    page.answers(page.job, None, F, 5);
+    assert_ne!(page.sync(), Sync::Failed);
+    page.pass(100);
+    assert_eq!((page.sync(), page.count("replay")), (Sync::Recovering, 1));
+}
+
+/// A number that voids what was before it ends what was asked about that, and nothing of what brings it.
+#[test]
+fn a_reset_ends_the_questions_before_it() {
+    let model = Model { reset_seq: Some(1), ..Model::default() };
+    let resets = |page: &mut Page| {
+        let snapshot = Snapshot { request: None, epoch: E, seq: 1, status: RUNNING };
+        page.client.handle_snapshot(page.now, page.job, snapshot, ());
+        page.event(4);
+        assert_eq!((page.seq(), page.client.held(page.job)), (Some(1), 1));
+    };
+    for (wait, replays) in [(50, vec![150]), (100, vec![100, 200])] {
+        let mut page = Page::live_with(Config::default(), model, None, ALL);
+        page.event(9);
+        page.pass(wait);
+        resets(&mut page);
+        page.pass(200);
+        assert_eq!(page.when("replay"), replays);
+    }
+    let mut page = Page::live_with(Config::default(), model, None, ALL);
+    page.reconnects();
+    let request = page.asked;
+    for (first, done, sync) in [(1, false, Sync::Recovering), (3, true, Sync::Live)] {
+        assert!(page.client.begin_replay(page.now, page.job, request));
+        page.event(first);
+        page.event(first + 1);
+        page.client.end_replay(page.now, page.job, request, done);
+        page.drain();
+        assert_eq!((page.seq(), page.sync()), (Some(first + 1), sync));
+    }
+}
+
+#[test]
+fn a_snapshot_that_does_not_come_probes_the_socket() {
+    let mut page = Page::live();
+    page.client.handle_head(page.now, page.job, F, 9, None);
+    page.drain();
+    page.pass(4_999);
+    assert_eq!((page.when("snapshot"), page.count("ping")), (vec![0], 0));
+    page.pass(1);
+    assert_eq!(page.when("ping"), [5_000]);
+}
+
+#[test]
+fn an_error_is_followed_by_the_same_question() {
+    // To a snapshot.
+    let mut page = Page::live();
+    page.client.handle_head(page.now, page.job, F, 9, None);
+    page.drain();
+    page.fails(Some(page.asked));
+    page.pass(31_000);
+    assert!(page.count("replay") == 0 && page.count("snapshot") > 1, "{:?}", page.said);
+    // To nothing that was asked: the grace begins anew.
+    let mut page = Page::live();
+    page.event(7);
+    page.pass(50);
+    page.fails(None);
+    page.pass(3_000);
+    assert_eq!(page.when("replay"), [2_150]);
+}
+
+#[test]
+fn a_replay_that_is_gone_late_leaves_the_snapshot_that_is_out() {
+    let mut page = Page::live();
+    page.event(7);
+    page.pass(100);
+    let request = page.asked;
+    page.pass(6_000);
+    assert_eq!(page.when("snapshot"), [6_100]);
+    page.client.handle_gone(page.now, page.job, request);
+    page.drain();
+    page.pass(100);
+    assert_eq!(page.count("snapshot"), 1);
+}
+
+#[test]
+fn after_a_sleep_each_question_has_its_whole_time_again() {
+    for (kind, wait) in [("replay", 3_000), ("snapshot", 5_000)] {
+        let mut page = Page::live();
+        if kind == "replay" {
+            page.event(7);
+            page.pass(100);
+        } else {
+            page.client.handle_head(page.now, page.job, F, 9, None);
+            page.drain();
+        }
+        page.sleeps(60_000);
+        let before = page.said.len();
+        page.pass(wait - 1);
+        assert_eq!(page.said.len(), before, "{kind}: {:?}", page.said);
+        page.pass(10_000);
+        assert!(page.said.len() > before, "{kind}");
+    }
+}
+
+/// A topic that is live at (E, 5), and those of its members.
+struct Topic {
+    page: Page,
+    topic: EntityId,
+}
+
+impl Topic {
+    fn live() -> Topic {
+        let mut page = Page::live();
+        let model = page.client.add_model(Model { topic: true, ..Model::default() });
+        let topic = page.client.add_entity(model);
+        page.client.subscribe(page.now, topic);
+        page.drain();
+        page.answers(topic, Some(page.asked), E, 5);
+        Topic { page, topic }
+    }
+
+    fn adds(&mut self) -> EntityId {
+        let member = self.page.client.add_entity(self.page.model);
+        self.page.client.add_member(self.page.now, self.topic, member);
+        self.page.drain();
+        member
+    }
+
+    /// A member that is live at (E, 5).
+    fn member(&mut self) -> EntityId {
+        let member = self.adds();
+        self.page.answers(member, None, E, 5);
+        self.page.client.handle_subscribed(self.page.now, member, self.page.asked, E, 5);
+        self.page.drain();
+        assert_eq!(self.page.client.sync(member), Sync::Live);
+        member
+    }
+
+    /// What its resume says: whether there is a cursor, and who is named behind it.
+    fn resumes(&mut self) -> (bool, Vec<EntityId>) {
+        self.page.reconnects();
+        let resume = self.page.resumes.iter().find(|resume| resume.entity == self.topic).expect("the topic resumes");
+        (resume.cursor, resume.behind.iter().map(|(member, _)| *member).collect())
+    }
+}
+
+#[test]
+fn a_topic_without_a_cursor_names_all_its_members_and_with_one_who_is_behind() {
+    let mut of = Topic::live();
+    let [one, ended] = [(); 2].map(|()| of.member());
+    let page = &mut of.page;
+    page.gives(ended, 6, EventId::NONE, 1, COMPLETED);
+    assert_eq!(of.resumes(), (false, vec![one]), "who is final is not resumed");
+    let page = &mut of.page;
+    page.answers(of.topic, Some(page.asked), E, 5);
+    page.answers(one, Some(page.asked), E, 5);
+    page.client.handle_cursor(page.now, of.topic);
+    page.drain();
+    assert_eq!(of.resumes(), (true, vec![]));
+}
+
+#[test]
+fn a_final_member_that_may_be_reopened_is_named() {
+    let mut of = Topic::live();
+    of.page.model = of.page.client.add_model(Model { reopen: Reopen::Epoch, ..Model::default() });
+    let ended = of.member();
+    of.page.gives(ended, 6, EventId::NONE, 1, COMPLETED);
+    assert_eq!(of.resumes(), (false, vec![ended]));
+}
+
+#[test]
+fn a_member_waits_five_seconds_from_when_it_was_first_named() {
+    let mut of = Topic::live();
+    let member = of.adds();
+    of.page.said.clear();
+    of.page.pass(3_000);
+    let model = of.page.client.add_model(Model { topic: true, ..Model::default() });
+    let second = of.page.client.add_entity(model);
+    of.page.client.subscribe(of.page.now, second);
+    of.page.drain();
+    of.page.answers(second, Some(of.page.asked), E, 5);
+    of.page.client.add_member(of.page.now, second, member);
+    of.page.drain();
+    of.page.pass(1_999);
+    assert_eq!(of.page.count("snapshot"), 0);
+    of.page.pass(1);
+    assert_eq!((of.page.when("snapshot"), of.page.count("ping")), (vec![5_000], 0), "which says nothing of the socket");
+}
+
+#[test]
+fn who_is_live_or_final_waits_for_no_topic() {
+    let mut of = Topic::live();
+    let page = &mut of.page;
+    let job = page.job;
+    page.client.add_member(page.now, of.topic, job);
+    page.drain();
+    assert_eq!(page.sync(), Sync::Live, "it has a subscription of its own");
+    let ended = page.another();
+    page.gives(ended, 6, EventId::NONE, 1, COMPLETED);
+    let before = page.client.poll_timeout();
+    page.client.add_member(page.now, of.topic, ended);
+    page.drain();
+    assert_eq!(page.client.poll_timeout(), before);
+}
+
+#[test]
+fn who_leaves_one_of_two_topics_stays_live() {
+    let mut of = Topic::live();
+    let member = of.member();
+    let page = &mut of.page;
+    let model = page.client.add_model(Model { topic: true, ..Model::default() });
+    let second = page.client.add_entity(model);
+    page.client.subscribe(page.now, second);
+    page.drain();
+    page.answers(second, Some(page.asked), E, 5);
+    page.client.add_member(page.now, second, member);
+    page.client.subscribe(page.now, member);
+    page.drain();
+    page.said.clear();
+    page.client.remove_member(page.now, of.topic, member);
+    page.drain();
+    assert_eq!((page.client.sync(member), page.count("subscribe")), (Sync::Live, 0));
+    page.client.remove_member(page.now, second, member);
+    page.drain();
+    assert_eq!(page.count("subscribe"), 1, "nothing else covers it");
+}
+
+#[test]
+fn who_leaves_its_topic_while_it_waits_after_an_error_is_asked_for_once() {
+    let mut of = Topic::live();
+    let member = of.adds();
+    let page = &mut of.page;
+    page.client.subscribe(page.now, member);
+    page.client.handle_error(page.now, ErrorCode::Other, None, Some(member), None);
+    page.drain();
+    page.said.clear();
+    page.client.remove_member(page.now, of.topic, member);
+    page.drain();
+    assert_eq!(page.count("subscribe"), 1);
+    page.answers(member, Some(page.asked), E, 5);
+    page.pass(5_000);
+    assert_eq!((page.count("subscribe"), page.count("snapshot"), page.client.sync(member)), (1, 0, Sync::Live));
+}
+
+/// R16: what is held behind a hole that a replay left is shown when a snapshot closes it.
+#[test]
+fn what_is_held_outlives_a_replay_that_left_a_hole() {
+    let mut page = Page::live();
+    page.reconnects();
+    page.event(8);
+    assert!(page.client.begin_replay(page.now, page.job, page.asked));
+    page.client.handle_event(page.now, page.job, plain(6), ());
+    page.client.end_replay(page.now, page.job, page.asked, true);
+    page.drain();
+    assert_eq!((page.count("snapshot"), page.seq(), page.client.held(page.job)), (1, Some(6), 1));
+    page.answer(7);
+    assert_eq!((page.seq(), page.sync()), (Some(8), Sync::Live));
+}
+
+#[test]
+fn where_numbers_mean_nothing_a_subscription_may_be_answered_without_a_snapshot() {
+    let mut page = Page::new(Config::default(), Model { continuity: Continuity::None, ..Model::default() });
+    page.client.subscribe(page.now, page.job);
+    page.drain();
+    page.welcome(None, ALL);
+    page.subscribed(0);
+    assert_eq!(page.sync(), Sync::Live);
+    page.client.unsubscribe(page.now, page.job);
+    page.client.subscribe(page.now, page.job);
+    page.drain();
+    assert_eq!((page.count("snapshot"), page.count("subscribe"), page.sync()), (0, 1, Sync::Live));
 }

@@ -83,6 +83,11 @@ impl<P> Client<P> {
                     self.set_stage(id, Stage::Grace, self.now + self.config.gap.grace);
                 }
             }
+        } else if recovery.failed && recovery.faults >= AGREEING_ANSWERS {
+            // What can't be reduced comes next, and only a snapshot leads past it (R36).
+            if stage == Stage::Rest {
+                self.give_up(id);
+            }
         } else if !recovery.asked.confirms || stage == Stage::Rest {
             // A replay that still confirms keeps its deadline (R30).
             self.rest(id);
