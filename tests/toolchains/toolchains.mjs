@@ -3,7 +3,7 @@
 //   name     what the matrix calls it
 //   quick    whether `npm test` runs it; `npm run toolchains` runs all
 //   package  whose version the matrix shows
-//   app      the folder in apps/ that it builds
+//   app      the folder in apps/ that it builds, and `importing` what it imports if that is not `inorder`
 //   config   files that the tool is configured with: most need none
 //   build    the command that builds the app into `out`, which a static server then serves with a page of these tags:
 //   tags     one module script, unless said otherwise
@@ -97,6 +97,7 @@ export const TOOLCHAINS = [
   { name: 'Vite 8', quick: true, package: 'vite', app: 'page', build: 'vite build' },
   { name: 'Vite 8, worker', package: 'vite', app: 'worker', build: 'vite build' },
   { name: 'Vite 8, inorder/slim', package: 'vite', app: 'slim', build: 'vite build', shows: LAST_CHANGE },
+  { name: 'Vite 8, inorder/debug', package: 'vite', app: 'page', importing: 'inorder/debug', build: 'vite build' },
   { name: 'Vite 8, dev', package: 'vite', app: 'page', start: 'vite --host 127.0.0.1 --port PORT' },
   { name: 'Vite 6', package: 'vite-6', app: 'page', build: 'vite build' },
   {
@@ -142,6 +143,13 @@ export const TOOLCHAINS = [
   { name: 'Bun', package: 'bun', app: 'program', run: 'bun global.js SERVER' },
   { name: 'Deno', package: 'deno', app: 'program', run: 'deno run --allow-net --allow-read global.js SERVER' },
   { name: 'Node, import', quick: true, app: 'program', run: 'node import.js SERVER' },
+  {
+    name: 'Node, inorder/debug',
+    quick: true,
+    app: 'program',
+    importing: 'inorder/debug',
+    run: 'node import.js SERVER',
+  },
   { name: 'Node, require', quick: true, app: 'program', run: 'node require.cjs SERVER', shows: 'completed once' },
   {
     name: 'Node, rendering',
