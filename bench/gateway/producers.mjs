@@ -5,19 +5,23 @@ const TEXT = 'some words of the size that a change of a job has, give or take a 
 const now = () => Number(process.hrtime.bigint() / 1_000n);
 
 let posted = 0;
+/** From each post to its answer, in microseconds. */
+let waits = [];
 
 /** One connection that posts one event after the other. */
 function producer(port, next) {
   return new Promise((resolve, reject) => {
     const socket = connect({ port, host: '127.0.0.1', noDelay: true });
     let said = '';
+    let since = 0;
     const post = async () => {
       const event = await next();
       if (!event) {
         socket.end();
         return resolve();
       }
-      const body = JSON.stringify({ id: event.id, data: { t: now(), text: TEXT } });
+      since = now();
+      const body = JSON.stringify({ id: event.id, data: { t: since, text: TEXT } });
       socket.write(
         `POST /entities/${event.entity}/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n` +
           `Content-Length: ${body.length}\r\n\r\n${body}`,
@@ -36,15 +40,19 @@ function producer(port, next) {
       if (!said.startsWith('HTTP/1.1 200')) return reject(new Error(said));
       said = '';
       posted += 1;
+      waits.push(now() - since);
       post();
     });
   });
 }
 
-/** Posts `events` to `entities` entities; `perSecond` 0 is as fast as possible. Returns when it began. */
+const quantile = (sorted, share) => sorted[Math.floor(sorted.length * share)];
+
+/** Posts `events` to `entities` entities; `perSecond` 0 is as fast as possible. Returns when it began, and the waits. */
 async function run({ ports, connections, events, entities, perSecond, name }) {
   const began = now();
   posted = 0;
+  waits = [];
   let count = 0;
   const next = async () => {
     if (count >= events) return undefined;
@@ -57,7 +65,8 @@ async function run({ ports, connections, events, entities, perSecond, name }) {
     return { entity: `load/${at % entities}`, id: `${name}-${at}` };
   };
   await Promise.all(Array.from({ length: connections }, (_, at) => producer(ports[at % ports.length], next)));
-  return { began, ended: now(), posted };
+  waits.sort((a, b) => a - b);
+  return { began, ended: now(), posted, wait: { p50: quantile(waits, 0.5), p99: quantile(waits, 0.99) } };
 }
 
 process.on('message', async ({ deed, ...of }) => {

@@ -3,6 +3,8 @@
 //   npm run bench:gateway                      everything, some minutes
 //   npm run bench:gateway -- sockets=2000      with fewer sockets
 //   npm run bench:gateway -- postgres=no       without PostgreSQL
+//   npm run bench:gateway -- only=postgres     gateways on one PostgreSQL, and what partitions of its log buy
+//   npm run bench:gateway -- gateway=PATH      another build of the gateway
 //
 // Servers, producers and receivers are processes of their own. The broadcaster is Node with `ws`, without a log.
 import { fork, spawn } from 'node:child_process';
@@ -33,6 +35,17 @@ const FAN_OUTS = [
   { sockets: 100, events: 4_000 },
   { sockets: 1_000, events: 300 },
 ];
+/** What a commit waits for: the disk as it is, and microseconds more for each flush of PostgreSQL's log. */
+const FLUSHES = [
+  { delay: 0, events: 4_000 },
+  { delay: 5_000, events: 2_000 },
+];
+const COMMITS = [
+  { writers: 16, entities: 64 },
+  { writers: 64, entities: 64 },
+  { writers: 16, entities: 1 },
+];
+const PARTITIONS = [1, 8];
 /** Nothing takes longer; what is lost is said. */
 const PATIENCE_MS = 120_000;
 /** The kernel's clock ticks a second, in /proc. */
@@ -94,7 +107,7 @@ async function startBroadcaster() {
 async function startGateways(count, ...args) {
   const gateways = [];
   for (let made = 0; made < count; made += 1) {
-    gateways.push(await Gateway.start(gatewayPath('release'), '--log', 'warn', ...args));
+    gateways.push(await Gateway.start(options.gateway ?? gatewayPath('release'), '--log', 'warn', ...args));
   }
   return {
     gateways,
@@ -205,14 +218,117 @@ const flow = (result) => [
   number(result.lost + result.broken),
 ];
 
+/** Writers without anyone who looks, on entities that are spread over the partitions. */
+async function commit(cluster, { gateways, partitions, writers, events, entities }) {
+  const url = cluster.url(`commits_${(logs += 1)}`);
+  const server = await startGateways(gateways, '--database', url, '--partitions', String(partitions));
+  const producers = Helper.start('producers.mjs');
+  try {
+    const run = (count) => {
+      const of = { ports: server.ports, connections: writers, events: count, entities, perSecond: 0, name: `${count}` };
+      return producers.ask('run', of);
+    };
+    // Plans are made and entities too.
+    await run(events / 10);
+    const batches = async () => {
+      const metrics = await Promise.all(server.gateways.map((gateway) => gateway.metrics()));
+      return metrics.reduce((total, of) => total + of.inorder_batches_total, 0);
+    };
+    const before = { batches: await batches(), server: server.pids.map(cpuOf), database: cluster.cpu() };
+    const { began, ended, posted, wait } = await run(events);
+    const took = (ended - began) / 1e6;
+    const sum = (list) => list.reduce((total, value) => total + value, 0);
+    return [
+      number(posted / took),
+      number(posted / ((await batches()) - before.batches), 1),
+      number(wait.p50 / 1_000, 1),
+      number(wait.p99 / 1_000, 1),
+      number((sum(server.pids.map(cpuOf)) - sum(before.server)) / took, 2),
+      number((cluster.cpu() - before.database) / took, 2),
+      loadavg()[0].toFixed(1),
+    ];
+  } finally {
+    await producers.end();
+    await server.end();
+  }
+}
+
+/** How many events are committed, by partitions, gateways, and what a flush takes. */
+async function commits(cluster) {
+  const head = [
+    'writers',
+    'entities',
+    'gateways',
+    'partitions',
+    'events/s',
+    'events/commit',
+    'answer p50 ms',
+    'p99 ms',
+    "gateways' cores",
+    "PostgreSQL's",
+    'load',
+  ];
+  for (const { delay, events } of FLUSHES) {
+    for (const [name, value] of Object.entries({ commit_delay: delay, commit_siblings: 0 })) {
+      cluster.sql(`ALTER SYSTEM SET ${name} = ${value}`);
+    }
+    cluster.sql('SELECT pg_reload_conf()');
+    console.log(`Commits, nobody looking; ${delay / 1_000} ms more for each flush.`);
+    const rows = [];
+    for (const { writers, entities } of COMMITS) {
+      for (const gateways of [1, 2, 4]) {
+        for (const partitions of PARTITIONS) {
+          const result = await commit(cluster, { gateways, partitions, writers, events, entities });
+          rows.push([writers, entities, gateways, partitions, ...result]);
+        }
+      }
+    }
+    print(head, rows);
+  }
+}
+
+/** Several gateways push what is committed through either. */
+async function fanOut(cluster) {
+  console.log('Several gateways on one PostgreSQL (fsync on), 100 sockets spread over them.');
+  const shared = [];
+  for (const count of [1, 2]) {
+    const start = () => startGateways(count, '--database', cluster.url(`bench_${count}`));
+    const result = await run(start, { sockets: 100, entities: 1, events: 6_000, database: cluster });
+    shared.push([`${count} gateway${count > 1 ? 's' : ''}, one entity`, ...flow(result)]);
+    const apart = () => startGateways(count, '--database', cluster.url(`bench_apart_${count}`));
+    const spread = await run(apart, { sockets: 100, entities: 50, events: 6_000, database: cluster });
+    shared.push([`${count} gateway${count > 1 ? 's' : ''}, 50 entities`, ...flow(spread)]);
+  }
+  print(['', ...FLOW], shared);
+}
+
+async function onPostgres(act) {
+  const cluster = await Cluster.start();
+  try {
+    await act(cluster);
+  } finally {
+    await cluster.remove();
+  }
+}
+
 async function main() {
   const postgres = options.postgres !== 'no';
-  if (options.built === undefined) {
+  if (options.built === undefined && options.gateway === undefined) {
     await setup(postgres ? 'postgres' : 'build');
     await buildGateway();
   }
   const load = () => loadavg()[0].toFixed(1);
   console.log(`${cpus().length} cores of ${cpus()[0].model}; load average at the beginning ${load()}`);
+  if (options.only !== 'postgres') await alone();
+  if (postgres) {
+    await onPostgres(fanOut);
+    await onPostgres(commits);
+  }
+  console.log(`load average at the end ${load()}`);
+}
+
+/** One gateway beside the broadcaster. */
+async function alone() {
   const servers = [
     ['Node and ws, no log', startBroadcaster],
     ['gateway, SQLite', onFile],
@@ -246,26 +362,6 @@ async function main() {
     many.push([name, number(result.opened / 1_000, 1), number(result.perSocket / 1024, 1), ...flow(result)]);
   }
   print(['', 's to open', 'KiB/socket', ...FLOW], many);
-
-  if (postgres) {
-    const cluster = await Cluster.start();
-    try {
-      console.log('Several gateways on one PostgreSQL (fsync on), 100 sockets spread over them.');
-      const shared = [];
-      for (const count of [1, 2]) {
-        const start = () => startGateways(count, '--database', cluster.url(`bench_${count}`));
-        const result = await run(start, { sockets: 100, entities: 1, events: 6_000, database: cluster });
-        shared.push([`${count} gateway${count > 1 ? 's' : ''}, one entity`, ...flow(result)]);
-        const apart = () => startGateways(count, '--database', cluster.url(`bench_apart_${count}`));
-        const spread = await run(apart, { sockets: 100, entities: 50, events: 6_000, database: cluster });
-        shared.push([`${count} gateway${count > 1 ? 's' : ''}, 50 entities`, ...flow(spread)]);
-      }
-      print(['', ...FLOW], shared);
-    } finally {
-      await cluster.remove();
-    }
-  }
-  console.log(`load average at the end ${load()}`);
 }
 
 stopOnSignals();

@@ -60,9 +60,14 @@ export class Cluster {
     return `postgres://${USER}@127.0.0.1:${this.port}/postgres${options}`;
   }
 
+  /** Where one of PostgreSQL's programs lies. */
+  program(name) {
+    return join(this.#bin, name);
+  }
+
   /** Runs one of PostgreSQL's programs to its end, as the server's user; returns what it printed. */
   run(program, ...args) {
-    const done = spawnSync(join(this.#bin, program), args, {
+    const done = spawnSync(this.program(program), args, {
       ...this.#user,
       cwd: this.folder,
       encoding: 'utf8',
@@ -111,7 +116,8 @@ export class Cluster {
   async up() {
     const settings = [
       'shared_buffers=64MB',
-      'max_connections=60',
+      'max_connections=200',
+      'recovery_init_sync_method=syncfs',
       'unix_socket_directories=',
       'listen_addresses=127.0.0.1',
       'log_min_messages=fatal',

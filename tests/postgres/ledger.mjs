@@ -8,14 +8,24 @@ export function audit(cluster, writers) {
     const text = cluster.sql(`SET search_path = inorder; SELECT row_to_json(t) FROM (${statement}) t`);
     return text === '' ? [] : text.split('\n').map(row);
   };
-  const [meta] = query('SELECT epoch, row FROM meta');
-  const events = query('SELECT row, entity, seq, id, status, data FROM event ORDER BY row');
+  const [meta] = query('SELECT epoch FROM meta');
+  const partitions = query(
+    'SELECT id, epoch, row, (SELECT max(row) FROM event WHERE partition = p.id) AS last FROM partition p ORDER BY id',
+  );
+  for (const { id, epoch, row: reached, last } of partitions) {
+    if (epoch !== meta.epoch) wrong.push(`partition ${id} is of the epoch ${epoch}, the log of ${meta.epoch}`);
+    if (last > reached) wrong.push(`row ${last} of partition ${id} lies above its last row ${reached}`);
+  }
+  const empty = partitions.filter(({ last }) => last === null).length;
+  if (partitions.length < 2 || empty > 0) wrong.push(`${empty} of ${partitions.length} partitions have no event`);
+  const events = query('SELECT partition, entity, seq, id, status, data FROM event ORDER BY partition, row');
   const byEntity = new Map();
   const byId = new Map();
   for (const event of events) {
     const history = byEntity.get(event.entity) ?? [];
     byEntity.set(event.entity, history);
     history.push(event);
+    if (event.partition !== history[0].partition) wrong.push(`${event.entity} lies in two partitions`);
     if (event.seq !== history.length) wrong.push(`${event.entity} has ${event.seq} as its change ${history.length}`);
     if (event.id && byId.has(`${event.entity} ${event.id}`)) wrong.push(`${event.entity} has ${event.id} twice`);
     byId.set(`${event.entity} ${event.id}`, event);
@@ -36,8 +46,6 @@ export function audit(cluster, writers) {
     if (canonical(sum) !== canonical(JSON.parse(state))) wrong.push(`${name} has a state that its events do not make`);
     if ((history.at(-1)?.status ?? null) !== status) wrong.push(`${name} has a status that its events do not make`);
   }
-  const last = events.at(-1)?.row ?? 0;
-  if (last > meta.row) wrong.push(`row ${last} lies above the last row ${meta.row}`);
   return { wrong, events: events.length, byEntity, epoch: meta.epoch };
 }
 

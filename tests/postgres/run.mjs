@@ -14,6 +14,7 @@ import { nativeCargo, nativeCargoEnv, root } from '../../scripts/tools.mjs';
 import { Cluster } from './cluster.mjs';
 import { Gateway } from './gateway.mjs';
 import { audit, compare } from './ledger.mjs';
+import { partitions } from './partitions.mjs';
 import { throughProxy } from './proxy.mjs';
 import { scaleTable, topicAtScale } from './topic.mjs';
 import { Writers } from './writers.mjs';
@@ -246,6 +247,7 @@ async function main() {
   try {
     world = await race(cluster, binary);
     await deafness(cluster, binary, world);
+    await partitions({ cluster, binary, check, expect });
     await throughProxy({ Page, readTruth, cluster, ...world, topic: TOPIC, check, expect });
     const scale = await topicAtScale({ Page, readTruth, ...world, size: MEMBERS, churn: CHURN_S, short });
     check(`a topic of ${MEMBERS}: right after each, and a resume costs what changed`, scale.wrong);

@@ -15,8 +15,9 @@ use crate::log::{EntityHead, Page, State, Stored, TopicRead, Unavailable};
 use crate::name;
 use crate::outbox;
 use crate::parts::snapshots;
+use crate::rows::{Cursor, Rows};
 use crate::socket::{End, Socket, chunks};
-use crate::topic::{Change, Cursor};
+use crate::topic::Change;
 
 /// By how many numbers a state that is pushed too late on purpose is older.
 const STALE_BY: u64 = 2;
@@ -234,7 +235,7 @@ impl Socket {
             for member in &attached {
                 self.gateway.hub.attach(member, &self.mailbox);
             }
-            let read = self.gateway.log.topic(&topic, cursor.as_ref().map(|cursor| cursor.row)).await?;
+            let read = self.gateway.log.topic(&topic, cursor.as_ref().map(|cursor| &cursor.rows)).await?;
             Ok((attached, read))
         };
         let (attached, read) = match read.await {
@@ -243,7 +244,9 @@ impl Socket {
         };
         let epoch = &read.state.epoch;
         let after = entry.after.filter(|_| entry.epoch.as_deref() == Some(&**epoch));
-        let cursor = cursor.filter(|cursor| after.is_some() && cursor.epoch == *epoch);
+        let here = Cursor { epoch: epoch.clone(), rows: read.state.rows.clone() };
+        // One of other partitions, or further on than the log, is not of this log, and says nothing.
+        let cursor = cursor.filter(|cursor| after.is_some() && here.covers(cursor));
         let too_many = self.following.len() + read.state.members.len() > MAX_FOLLOWED;
         let (allowed, forbidden): (Vec<_>, Vec<_>) =
             read.state.members.iter().cloned().partition(|member| self.access.may_read(member));
@@ -269,8 +272,7 @@ impl Socket {
         // A cursor may only be given for what was sent: to a client that resumes, its own. One that joins
         // has no position of any member yet, and names each as behind until it has.
         let joins = entry.after.is_none();
-        let fresh = || Cursor { epoch: epoch.clone(), row: read.state.row };
-        let given = cursor.clone().or_else(|| joins.then(fresh));
+        let given = cursor.clone().or_else(|| joins.then_some(here));
         self.send(&subscribed(&request, &topic, epoch, read.state.seq, given))?;
         self.answer_topic(&request, &topic, after, &read)?;
         for member in &forbidden {
@@ -278,7 +280,7 @@ impl Socket {
         }
         let known_to = after.filter(|_| cursor.is_some());
         self.answer_members(&request, known_to, &read, entry.behind, &effect.begun);
-        self.following.owe_cursor(&topic, read.state.row);
+        self.following.owe_cursor(&topic, read.state.rows);
         Ok(())
     }
 
@@ -502,7 +504,9 @@ impl Socket {
     async fn snapshots(&mut self, request: Id, entities: Vec<Arc<str>>) -> Result<(), End> {
         match self.gateway.log.states(&entities).await {
             Ok(states) => {
-                self.covered(states.first().map_or(0, |state| state.row)).await?;
+                if let Some(first) = states.first() {
+                    self.covered(&first.rows).await?;
+                }
                 for state in states {
                     self.doubt(&state.entity);
                     let state = self.perhaps_older(state).await;
@@ -541,14 +545,14 @@ impl Socket {
     }
 
     async fn heads(&mut self, request: Id, entities: Vec<Arc<str>>) -> Result<(), End> {
-        let (heads, row) = match self.gateway.log.heads(&entities).await {
+        let (heads, rows) = match self.gateway.log.heads(&entities).await {
             Ok(read) => read,
             Err(error) => {
                 self.error("unavailable", &error_message(&error), Some(&request), None, Some(1.0));
                 return Ok(());
             }
         };
-        self.covered(row).await?;
+        self.covered(&rows).await?;
         let heads: Vec<Head> =
             heads.into_iter().map(|head| Head(head.entity.to_string(), head.epoch.to_string(), head.seq)).collect();
         let mut chunks = chunks(heads, |Head(entity, epoch, _)| entity.len() + epoch.len() + 32);
@@ -561,10 +565,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Queues everything up to a row before what was read at this row (G13).
-    async fn covered(&mut self, row: u64) -> Result<(), End> {
+    /// Queues everything up to these rows before what was read there (G13).
+    async fn covered(&mut self, rows: &Rows) -> Result<(), End> {
         // Early or not, it is told: a head that is early only costs a question.
-        let _ = self.gateway.hub.delivered(row).await;
+        let _ = self.gateway.hub.delivered(rows).await;
         self.take_all()
     }
 

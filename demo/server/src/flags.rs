@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Parser, ValueEnum};
 
-use crate::limits::{MAX_QUEUED_BYTES, MIN_QUEUED_BYTES};
+use crate::limits::{MAX_PARTITIONS, MAX_QUEUED_BYTES, MIN_QUEUED_BYTES};
 use crate::log::Place;
 use crate::model::{Models, Reduce};
 use crate::token::Tokens;
@@ -27,6 +27,10 @@ pub struct Flags {
     /// Where the log is kept: `memory`, the path of a SQLite file (`sqlite:PATH` says the same), or `postgres://USER@HOST/DATABASE`, which gateways may share.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, default_value = "memory", value_parser = place)]
     pub database: Place,
+
+    /// Partitions of a log in PostgreSQL, fixed when its tables are made: entities of different ones are written at the same time. Without it: 8, or as many as the database has.
+    #[arg(long, env = "INORDER_PARTITIONS", value_name = "N", value_parser = partitions)]
+    pub partitions: Option<usize>,
 
     /// A file outside the database that notes how far the log has come, so that a restored older copy is noticed. SQLite has one beside its file anyway.
     #[arg(long, env = "INORDER_MARK", value_name = "FILE")]
@@ -208,6 +212,13 @@ fn queue(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(bytes) if bytes >= MIN_QUEUED_BYTES => Ok(bytes),
         _ => Err(format!("a number of bytes from {MIN_QUEUED_BYTES} on is wanted")),
+    }
+}
+
+fn partitions(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(partitions) if (1..=MAX_PARTITIONS).contains(&partitions) => Ok(partitions),
+        _ => Err(format!("a number from 1 to {MAX_PARTITIONS} is wanted")),
     }
 }
 

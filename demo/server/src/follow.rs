@@ -17,6 +17,7 @@ use std::sync::Arc;
 use inorder::wire::Id;
 
 use crate::limits::HEARTBEAT_MEMORY;
+use crate::rows::Rows;
 use crate::topic::Change;
 
 /// One entity that a socket follows.
@@ -39,7 +40,7 @@ struct Topic {
     /// The request that the topic was last named in.
     request: Id,
     /// A cursor is owed to the client as soon as all answers are sent.
-    cursor_due: Option<u64>,
+    cursor_due: Option<Rows>,
 }
 
 /// Everything that one socket follows.
@@ -244,16 +245,16 @@ impl Following {
         self.topics.get(topic).is_some_and(|topic| topic.request == *request)
     }
 
-    /// A cursor of this row is owed to the client for a topic.
-    pub fn owe_cursor(&mut self, topic: &str, row: u64) {
+    /// A cursor of these rows is owed to the client for a topic.
+    pub fn owe_cursor(&mut self, topic: &str, rows: Rows) {
         if let Some(topic) = self.topics.get_mut(topic) {
-            topic.cursor_due = Some(row);
+            topic.cursor_due = Some(rows);
         }
     }
 
     /// The cursors that are owed.
-    pub fn take_cursors(&mut self) -> Vec<(Arc<str>, u64)> {
-        let due = |(name, topic): (&Arc<str>, &mut Topic)| topic.cursor_due.take().map(|row| (name.clone(), row));
+    pub fn take_cursors(&mut self) -> Vec<(Arc<str>, Rows)> {
+        let due = |(name, topic): (&Arc<str>, &mut Topic)| topic.cursor_due.take().map(|rows| (name.clone(), rows));
         self.topics.iter_mut().filter_map(due).collect()
     }
 

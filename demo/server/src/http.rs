@@ -134,7 +134,7 @@ struct SocketQuery {
 }
 
 async fn health(State(gateway): State<Arc<Gateway>>) -> Result<Json<Value>, Problem> {
-    let row = gateway.log.last_row().await?;
+    let row = gateway.log.last_rows().await?.total();
     Ok(Json(json!({ "ok": true, "epoch": &*gateway.log.epoch(), "row": row, "sockets": gateway.hub.sockets() })))
 }
 
@@ -148,7 +148,7 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Value>, Probl
     if gateway.draining.load(Ordering::Relaxed) {
         return Err(unavailable("The gateway is about to stop."));
     }
-    gateway.log.last_row().await?;
+    gateway.log.last_rows().await?;
     Ok(Json(json!({ "ok": true })))
 }
 

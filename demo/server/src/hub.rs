@@ -16,6 +16,7 @@ use crate::limits::{HEARTBEAT_MEMORY, PUSH_PATIENCE, PUSH_POLL, PUSH_ROWS};
 use crate::log::{EntityHead, Log, Stored, Tail, Unavailable};
 use crate::metrics::Metrics;
 use crate::name;
+use crate::rows::Rows;
 use crate::topic::Change;
 
 /// An event on its way to sockets, written once for all of them.
@@ -36,8 +37,8 @@ pub struct Push {
 pub struct Beat {
     /// The heads of what changed during the last intervals.
     pub heads: Vec<EntityHead>,
-    /// The last row that was handed out before this.
-    pub row: u64,
+    /// The rows that were handed out before this.
+    pub rows: Rows,
 }
 
 /// What the hub puts into a socket's mailbox.
@@ -86,7 +87,7 @@ pub struct Hub {
     followers: Mutex<HashMap<Arc<str>, Vec<Arc<Mailbox>>>>,
     mailboxes: Mutex<HashMap<u64, Arc<Mailbox>>>,
     next_id: AtomicU64,
-    pushed: watch::Sender<u64>,
+    pushed: watch::Sender<Rows>,
     metrics: Arc<Metrics>,
 }
 
@@ -101,13 +102,13 @@ impl Hub {
         heartbeat: Duration,
         metrics: Arc<Metrics>,
     ) -> Result<Arc<Hub>, Unavailable> {
-        let row = log.last_row().await?;
+        let rows = log.last_rows().await?;
         let hub = Arc::new(Hub {
             log,
             followers: Mutex::default(),
             mailboxes: Mutex::default(),
             next_id: AtomicU64::new(1),
-            pushed: watch::Sender::new(row),
+            pushed: watch::Sender::new(rows),
             metrics,
         });
         tokio::spawn(hub.clone().push(wake));
@@ -160,17 +161,17 @@ impl Hub {
         self.all_followers().values().map(Vec::len).sum()
     }
 
-    /// The last row that was delivered.
-    pub fn pushed(&self) -> u64 {
-        *self.pushed.borrow()
+    /// The rows up to which everything was delivered.
+    pub fn pushed(&self) -> Rows {
+        self.pushed.borrow().clone()
     }
 
-    /// Waits until everything up to a row was delivered, so that what is read at this row can be queued
+    /// Waits until everything up to these rows was delivered, so that what is read there can be queued
     /// behind it (G13). Gives up when the push hangs, and says so: a head that is early costs a question, a cursor
     /// that is early would hide what was not sent.
-    pub async fn delivered(&self, row: u64) -> bool {
+    pub async fn delivered(&self, rows: &Rows) -> bool {
         let mut pushed = self.pushed.subscribe();
-        timeout(PUSH_PATIENCE, pushed.wait_for(|pushed| *pushed >= row)).await.is_ok()
+        timeout(PUSH_PATIENCE, pushed.wait_for(|pushed| pushed.covers(rows))).await.is_ok()
     }
 
     fn all_followers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Arc<Mailbox>>>> {
@@ -182,24 +183,28 @@ impl Hub {
     }
 
     async fn push(self: Arc<Self>, mut wake: watch::Receiver<u64>) {
-        let mut pushed = *self.pushed.borrow();
+        let mut pushed = self.pushed();
         let mut epoch = self.log.epoch();
         loop {
             wake.borrow_and_update();
-            match self.read_on(pushed).await {
-                Ok(Tail { events, epoch: current, row }) => {
+            match self.read_on(&pushed).await {
+                Ok(Tail { events, epoch: current, rows }) => {
                     if epoch != current {
                         epoch = current;
                         self.put_back();
                     }
                     let more = events.len() == PUSH_ROWS;
-                    // Up to the last row there is, even if those before it were taken back or trimmed.
-                    pushed = if more { events.last().map_or(pushed, |last| last.row) } else { row };
+                    if more {
+                        events.iter().for_each(|event| pushed.raise(event.partition, event.row));
+                    } else {
+                        // Up to the last rows there are, even if those before them were taken back or trimmed.
+                        pushed = rows;
+                    }
                     for event in events {
                         self.hand_out(event);
                     }
-                    self.metrics.pushed(pushed);
-                    self.pushed.send_if_modified(|last| std::mem::replace(last, pushed) != pushed);
+                    self.metrics.pushed(&pushed);
+                    self.pushed.send_if_modified(|last| std::mem::replace(last, pushed.clone()) != pushed);
                     if more {
                         continue;
                     }
@@ -213,11 +218,11 @@ impl Hub {
         }
     }
 
-    async fn read_on(&self, pushed: u64) -> Result<Tail, Unavailable> {
-        let tail = self.log.after_row(pushed, PUSH_ROWS).await?;
-        if tail.row > pushed {
+    async fn read_on(&self, pushed: &Rows) -> Result<Tail, Unavailable> {
+        let tail = self.log.after(pushed, PUSH_ROWS).await?;
+        if !pushed.covers(&tail.rows) {
             // What others committed is told here, too.
-            tokio::task::block_in_place(|| self.log.note(tail.row))?;
+            tokio::task::block_in_place(|| self.log.note(&tail.rows))?;
         }
         Ok(tail)
     }
@@ -245,11 +250,11 @@ impl Hub {
     async fn beat(self: Arc<Self>, heartbeat: Duration) {
         let mut ticks = interval_at(Instant::now() + heartbeat, heartbeat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut rows: VecDeque<u64> = VecDeque::from([*self.pushed.borrow()]);
+        let mut lately = VecDeque::from([self.pushed()]);
         loop {
             ticks.tick().await;
-            let since = rows.front().copied().unwrap_or_default();
-            let (heads, row) = match self.log.heads_after(since).await {
+            let since = lately.front().cloned().unwrap_or_else(|| self.pushed());
+            let (heads, rows) = match self.log.heads_after(&since).await {
                 Ok(read) => read,
                 Err(error) => {
                     // Still a sign of life: the sockets are fine, only the log is not.
@@ -257,14 +262,14 @@ impl Hub {
                     (Vec::new(), since)
                 }
             };
-            let (heads, row) = if self.delivered(row).await { (heads, row) } else { (Vec::new(), self.pushed()) };
-            let beat = Arc::new(Beat { heads, row });
+            let (heads, rows) = if self.delivered(&rows).await { (heads, rows) } else { (Vec::new(), self.pushed()) };
+            lately.push_back(rows.clone());
+            let beat = Arc::new(Beat { heads, rows });
             for mailbox in self.all_mailboxes().values() {
                 let _ = mailbox.deliveries.send(Delivery::Beat(beat.clone()));
             }
-            rows.push_back(row);
-            if rows.len() > HEARTBEAT_MEMORY {
-                rows.pop_front();
+            if lately.len() > HEARTBEAT_MEMORY {
+                lately.pop_front();
             }
         }
     }

@@ -66,11 +66,17 @@ pub const MAX_STATE_BYTES: usize = 4 * 1024 * 1024;
 /// Names in one `add` or `remove` of a topic's event, so that the event fits one frame.
 pub const MAX_TOPIC_CHANGE: usize = 2_000;
 
-/// Writes that wait for the writer; when it is full, posts are answered with 503.
+/// Writes that wait for the writer, of all partitions together; when there are more, posts are answered with 503.
 pub const WRITER_QUEUE: usize = 4_096;
 
 /// Writes in one transaction: enough to share the cost of an fsync, few enough to commit within milliseconds.
 pub const WRITER_BATCH: usize = 512;
+
+/// Partitions that a log in PostgreSQL gets unless it is told otherwise: see `docs/deploy.md` for what they buy.
+pub const PARTITIONS: usize = 8;
+
+/// Partitions that a log may have. Each costs every gateway a connection, and each has its row in every cursor.
+pub const MAX_PARTITIONS: usize = 32;
 
 /// Event ids remembered per entity once the log is trimmed (G3): a producer that retries does so much sooner.
 pub const IDS_KEPT: u64 = 10_000;

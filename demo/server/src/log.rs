@@ -5,8 +5,9 @@
 //!                        └────────────────┘  snapshots, replays, heads
 //! ```
 //!
-//! Events lie in one order, their rows; an entity's events also lie in the order of their seq. Whatever a
-//! client is told is read from here (G2, G13), each answer in one transaction (G4).
+//! Events lie in partitions, each entity's in one, and in a partition in one order, their rows; an entity's
+//! events also lie in the order of their seq. Whatever a client is told is read from here (G2, G13), each
+//! answer in one transaction (G4).
 //! [`Log`] is the contract; `sqlite` keeps it in SQLite for one gateway, `postgres` in PostgreSQL for several.
 
 use std::fmt;
@@ -18,6 +19,7 @@ use rand::{Rng, SeedableRng};
 use tokio::sync::watch;
 
 use crate::model::Models;
+use crate::rows::Rows;
 use crate::topic::Change;
 
 mod line;
@@ -60,23 +62,25 @@ impl Log {
     /// that others committed.
     ///
     /// # Errors
-    /// When it can't be used.
-    pub async fn open(
-        place: &Place,
-        mark: Option<&Path>,
-        models: Models,
-        retain: Option<u64>,
-        new_epoch: bool,
-        wake: Option<watch::Sender<u64>>,
-    ) -> Result<Log, Unavailable> {
-        let file = match place {
-            Place::Postgres(url) => {
-                return Postgres::open(url, mark, models, retain, new_epoch, wake).await.map(Log::Postgres);
-            }
+    /// When it can't be used, or is another than was asked for.
+    pub async fn open(opening: Opening<'_>, wake: Option<watch::Sender<u64>>) -> Result<Log, NotOpened> {
+        let file = match opening.place {
+            Place::Postgres(url) => return Postgres::open(url, &opening, wake).await.map(Log::Postgres),
             Place::File(path) => Some(path.as_path()),
             Place::Memory => None,
         };
-        Sqlite::open(file, mark, models, retain, new_epoch).await.map(Log::Sqlite)
+        if let Some(asked) = opening.partitions.filter(|asked| *asked != 1) {
+            return Err(NotOpened::Partitions { asked, has: 1 });
+        }
+        Ok(Log::Sqlite(Sqlite::open(file, &opening).await?))
+    }
+
+    /// How many partitions it has.
+    pub fn partitions(&self) -> usize {
+        match self {
+            Log::Sqlite(_) => 1,
+            Log::Postgres(store) => store.partitions(),
+        }
     }
 
     /// Whether other gateways may write to it, and renew its epoch under open sockets.
@@ -94,23 +98,27 @@ impl Log {
         in_either!(self, store => store.models())
     }
 
-    /// Stores changes, all in one transaction, each with the next number of its entity (G1), and returns what became
-    /// of them and the last row of the log.
+    /// Stores changes of one partition's entities, all in one transaction, each with the next number of its entity (G1),
+    /// and returns what became of them and the partition's last row, the others at 0. Those of different partitions
+    /// are stored at the same time.
     ///
     /// What comes back is committed, but [`Log::note`] must follow before anyone is told.
     ///
     /// # Errors
     /// When nothing was stored, or it is not known.
-    pub async fn commit(&self, writes: &[Write]) -> Result<(Vec<Written>, u64), Unavailable> {
-        in_either!(self, store => store.commit(writes).await)
+    pub async fn commit(&self, partition: usize, writes: &[Write]) -> Result<(Vec<Written>, Rows), Unavailable> {
+        match self {
+            Log::Sqlite(store) => store.commit(writes).await,
+            Log::Postgres(store) => store.commit(partition, writes).await,
+        }
     }
 
     /// Notes in the mark how far the log has come (G9); to be called before anyone is told of it.
     ///
     /// # Errors
     /// When it can't be noted.
-    pub fn note(&self, row: u64) -> Result<(), Unavailable> {
-        in_either!(self, store => store.note(row))
+    pub fn note(&self, rows: &Rows) -> Result<(), Unavailable> {
+        in_either!(self, store => store.note(rows))
     }
 
     /// Trims every entity's events but the last `retain`.
@@ -126,39 +134,40 @@ impl Log {
     ///
     /// # Errors
     /// When the log stays as it was.
-    pub async fn restore(&self, events: u64) -> Result<(Arc<str>, u64), Unavailable> {
+    pub async fn restore(&self, events: u64) -> Result<(Arc<str>, Rows), Unavailable> {
         in_either!(self, store => store.restore(events).await)
     }
 
-    /// The events after a row, in order.
+    /// The first events after these rows: those of a partition in the order of rows, and one that was stored before
+    /// another was even begun before it, whatever their partitions.
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn after_row(&self, after: u64, limit: usize) -> Result<Tail, Unavailable> {
-        in_either!(self, store => store.after_row(after, limit).await)
+    pub async fn after(&self, after: &Rows, limit: usize) -> Result<Tail, Unavailable> {
+        in_either!(self, store => store.after(after, limit).await)
     }
 
-    /// The log's last row.
+    /// The log's last rows.
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn last_row(&self) -> Result<u64, Unavailable> {
-        in_either!(self, store => store.last_row().await)
+    pub async fn last_rows(&self) -> Result<Rows, Unavailable> {
+        in_either!(self, store => store.last_rows().await)
     }
 
-    /// The heads of entities, and the log's last row at that moment.
+    /// The heads of entities, and the log's last rows at that moment.
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn heads(&self, names: &[Arc<str>]) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+    pub async fn heads(&self, names: &[Arc<str>]) -> Result<(Vec<EntityHead>, Rows), Unavailable> {
         in_either!(self, store => store.heads(names).await)
     }
 
-    /// The heads of all entities that changed after a row, and the log's last row at that moment.
+    /// The heads of all entities that changed after these rows, and the log's last rows at that moment.
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn heads_after(&self, after: u64) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+    pub async fn heads_after(&self, after: &Rows) -> Result<(Vec<EntityHead>, Rows), Unavailable> {
         in_either!(self, store => store.heads_after(after).await)
     }
 
@@ -193,17 +202,79 @@ impl Log {
         in_either!(self, store => store.page(entity, epoch, from, to, limit).await)
     }
 
-    /// A topic, its members, and which of them changed after a row.
+    /// A topic, its members, and which of them changed after these rows.
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn topic(&self, topic: &Arc<str>, after_row: Option<u64>) -> Result<TopicRead, Unavailable> {
-        in_either!(self, store => store.topic(topic, after_row).await)
+    pub async fn topic(&self, topic: &Arc<str>, after: Option<&Rows>) -> Result<TopicRead, Unavailable> {
+        in_either!(self, store => store.topic(topic, after).await)
     }
 
     /// Closes the log; what was committed is on the disk already.
     pub async fn close(&self) {
         in_either!(self, store => store.close().await);
+    }
+}
+
+/// How a log is opened.
+pub struct Opening<'a> {
+    /// Where it is kept.
+    pub place: &'a Place,
+    /// How many partitions it gets or has; `None` takes what there is.
+    pub partitions: Option<usize>,
+    /// The file of its mark.
+    pub mark: Option<&'a Path>,
+    /// The rules of the models.
+    pub models: Models,
+    /// Events kept per entity.
+    pub retain: Option<u64>,
+    /// Renew the epoch in any case.
+    pub new_epoch: bool,
+}
+
+/// Why a log is not opened.
+#[derive(Debug)]
+pub enum NotOpened {
+    /// It can't be used.
+    Unavailable(Unavailable),
+    /// It has another number of partitions than was asked for.
+    Partitions {
+        /// What was asked for.
+        asked: usize,
+        /// What it has.
+        has: usize,
+    },
+    /// Its tables are those of another version.
+    OtherTables,
+}
+
+impl fmt::Display for NotOpened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotOpened::Unavailable(error) => error.fmt(f),
+            NotOpened::Partitions { asked, has } => write!(
+                f,
+                "the log has {has} partitions and --partitions asks for {asked}; leave it out, or name another database"
+            ),
+            NotOpened::OtherTables => write!(
+                f,
+                "the tables are those of an earlier version, without partitions; name another database or schema"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NotOpened {}
+
+impl From<Unavailable> for NotOpened {
+    fn from(error: Unavailable) -> Self {
+        NotOpened::Unavailable(error)
+    }
+}
+
+impl From<sqlx::Error> for NotOpened {
+    fn from(error: sqlx::Error) -> Self {
+        NotOpened::Unavailable(error.into())
     }
 }
 
@@ -272,7 +343,9 @@ pub enum Written {
 /// An event as it lies in the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
-    /// Its place in the log.
+    /// The partition that it lies in, counted from 0.
+    pub partition: usize,
+    /// Its place there.
     pub row: u64,
     /// The entity.
     pub entity: Arc<str>,
@@ -301,12 +374,12 @@ impl Stored {
 /// The end of the log, of one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tail {
-    /// Events in the order of their rows; as many as wanted, or all up to `row`.
+    /// As many events as wanted, or all up to `rows`.
     pub events: Vec<Stored>,
     /// The epoch.
     pub epoch: Arc<str>,
-    /// The log's last row.
-    pub row: u64,
+    /// The log's last rows.
+    pub rows: Rows,
 }
 
 /// The head of an entity.
@@ -337,8 +410,8 @@ pub struct State {
     pub data: Data,
     /// The members, if it is a topic.
     pub members: Vec<Arc<str>>,
-    /// The log's last row at that moment.
-    pub row: u64,
+    /// The log's last rows at that moment.
+    pub rows: Rows,
 }
 
 /// What can be replayed of an entity.

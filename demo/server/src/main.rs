@@ -23,6 +23,7 @@ mod name;
 mod origin;
 mod outbox;
 mod parts;
+mod rows;
 mod socket;
 mod token;
 mod topic;
@@ -45,7 +46,7 @@ use crate::flags::{Flags, LogFormat};
 use crate::gateway::Gateway;
 use crate::hub::Hub;
 use crate::limits::DRAIN_TIMEOUT;
-use crate::log::Log;
+use crate::log::{Log, Opening};
 use crate::metrics::Metrics;
 use crate::origin::Origins;
 use crate::writer::Writer;
@@ -84,9 +85,15 @@ async fn run(flags: Flags) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let (wake, woken) = watch::channel(0);
     let ear = (!flags.deaf).then(|| wake.clone());
-    let mark = flags.mark.as_deref();
-    let log = Log::open(&flags.database, mark, flags.models(), flags.retain, flags.new_epoch, ear).await?;
-    let log = Arc::new(log);
+    let opening = Opening {
+        place: &flags.database,
+        partitions: flags.partitions,
+        mark: flags.mark.as_deref(),
+        models: flags.models(),
+        retain: flags.retain,
+        new_epoch: flags.new_epoch,
+    };
+    let log = Arc::new(Log::open(opening, ear).await?);
     let metrics = Arc::new(Metrics::default());
     let (stop, stopping) = watch::channel(false);
     let listener = TcpListener::bind((flags.host, flags.port)).await?;

@@ -2,7 +2,7 @@
 //!
 //! A log that is put back (an older copy restored, a failover to a lagging replica) looks like any
 //! other from the inside, and would give numbers that clients have seen to other changes. So the writer
-//! notes the row that it committed last in a file beside the database, synced before anyone is told
+//! notes the rows that it committed last in a file beside the database, synced before anyone is told
 //! about the commit:
 //!
 //! ```text
@@ -19,23 +19,17 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of the record: it fits one sector, so that a crash leaves the old or the new one.
-const RECORD_BYTES: usize = 64;
+use crate::name::hash;
+use crate::rows::Cursor;
+
+/// Bytes of the record: one sector, so that a crash leaves the old or the new one. The longest cursor fits.
+const RECORD_BYTES: usize = 512;
 
 /// The open mark file.
 #[derive(Debug)]
 pub struct Mark {
     file: File,
-    last: Option<Noted>,
-}
-
-/// What a mark says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted {
-    /// The epoch.
-    pub epoch: String,
-    /// The last row of the log that was committed.
-    pub row: u64,
+    last: Option<Cursor>,
 }
 
 /// What was found in a mark's file.
@@ -46,7 +40,7 @@ pub enum Found {
     /// Something torn.
     Unreadable,
     /// What was noted last.
-    Noted(Noted),
+    Noted(Cursor),
 }
 
 impl Mark {
@@ -76,16 +70,24 @@ impl Mark {
         Ok((Mark { file, last: None }, found))
     }
 
-    /// Notes a position, synced to the disk when this returns. Of one epoch only the highest counts.
+    /// Whether a place was noted, or one further on.
+    pub fn covers(&self, place: &Cursor) -> bool {
+        self.last.as_ref().is_some_and(|last| last.covers(place))
+    }
+
+    /// Notes a place, synced to the disk when this returns. Of one epoch the highest row of each partition counts.
     ///
     /// # Errors
     /// When the file can't be written; nothing may then be told about the commit.
-    pub fn note(&mut self, noted: Noted) -> std::io::Result<()> {
-        if self.last.as_ref().is_some_and(|last| last.epoch == noted.epoch && last.row >= noted.row) {
+    pub fn note(&mut self, mut noted: Cursor) -> std::io::Result<()> {
+        if self.covers(&noted) {
             return Ok(());
         }
-        let record = format!("{} {}", noted.epoch, noted.row);
-        let line = format!("{record} {:08x}", checksum(record.as_bytes()));
+        if let Some(last) = self.last.as_ref().filter(|last| last.epoch == noted.epoch) {
+            noted.rows.raise_all(&last.rows);
+        }
+        let record = noted.text();
+        let line = format!("{record} {:08x}", hash(record.as_bytes()));
         let padded = format!("{line:<width$}\n", width = RECORD_BYTES - 1);
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(padded.as_bytes())?;
@@ -95,24 +97,19 @@ impl Mark {
     }
 }
 
-fn parse(text: &str) -> Option<Noted> {
+fn parse(text: &str) -> Option<Cursor> {
     let line = text.lines().next()?.trim_end();
     let (record, sum) = line.rsplit_once(' ')?;
-    if u32::from_str_radix(sum, 16).ok()? != checksum(record.as_bytes()) {
+    if u32::from_str_radix(sum, 16).ok()? != hash(record.as_bytes()) {
         return None;
     }
-    let (epoch, row) = record.split_once(' ')?;
-    Some(Noted { epoch: epoch.to_owned(), row: row.parse().ok()? })
-}
-
-/// FNV-1a: it only has to notice a torn record.
-fn checksum(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    Cursor::read(record)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MAX_PARTITIONS;
 
     #[test]
     fn a_mark_says_what_was_noted_and_a_torn_one_says_nothing() {
@@ -121,12 +118,21 @@ mod tests {
         let path = Mark::beside(&folder.join("log.db"));
         let (mut mark, found) = Mark::open(&path).unwrap();
         assert_eq!(found, Found::Nothing);
-        for (epoch, row, expected) in [("e1", 7, 7), ("e1", 123_456, 123_456), ("e1", 8, 123_456), ("e2", 8, 8)] {
-            mark.note(Noted { epoch: epoch.to_owned(), row }).unwrap();
-            let expected = Noted { epoch: epoch.to_owned(), row: expected };
-            assert_eq!(Mark::open(&path).unwrap().1, Found::Noted(expected));
+        let place = |epoch: &str, rows: &[u64]| Cursor { epoch: epoch.into(), rows: rows.iter().copied().collect() };
+        let table: [(&str, &[u64], &[u64]); 6] = [
+            ("e1", &[7, 0], &[7, 0]),
+            ("e1", &[123_456, 0], &[123_456, 0]),
+            ("e1", &[8, 5], &[123_456, 5]),
+            ("e1", &[8, 4], &[123_456, 5]),
+            ("e2", &[8, 0], &[8, 0]),
+            ("e3", &[u64::MAX; MAX_PARTITIONS], &[u64::MAX; MAX_PARTITIONS]),
+        ];
+        for (epoch, rows, expected) in table {
+            mark.note(place(epoch, rows)).unwrap();
+            assert_eq!(Mark::open(&path).unwrap().1, Found::Noted(place(epoch, expected)));
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), RECORD_BYTES as u64);
         }
-        for torn in [&b"e1 9 00000000"[..], &[0xff, 0xfe]] {
+        for torn in [&b"e1.9 00000000"[..], &[0xff, 0xfe]] {
             std::fs::write(&path, torn).unwrap();
             assert_eq!(Mark::open(&path).unwrap().1, Found::Unreadable);
         }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
 use crate::gateway::Gateway;
+use crate::rows::Rows;
 
 /// Upper bounds of the histogram from commit to push, in seconds.
 const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
@@ -35,7 +36,7 @@ pub struct Metrics {
 /// The time from commit to push.
 #[derive(Debug, Default)]
 struct Lag {
-    waiting: VecDeque<(u64, Instant)>,
+    waiting: VecDeque<(Rows, Instant)>,
     /// Pushes per bound of [`BOUNDS`], those above it not counted.
     within: [u64; BOUNDS.len()],
     count: u64,
@@ -48,19 +49,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Metrics {
     /// A batch was committed by this gateway.
-    pub fn committed(&self, events: u64, row: u64) {
+    pub fn committed(&self, events: u64, rows: Rows) {
         self.events.fetch_add(events, Ordering::Relaxed);
         self.batches.fetch_add(1, Ordering::Relaxed);
         let mut lag = lock(&self.lag);
         if lag.waiting.len() < TIMED {
-            lag.waiting.push_back((row, Instant::now()));
+            lag.waiting.push_back((rows, Instant::now()));
         }
     }
 
-    /// Everything up to a row was handed out.
-    pub fn pushed(&self, row: u64) {
+    /// Everything up to these rows was handed out.
+    pub fn pushed(&self, rows: &Rows) {
         let mut lag = lock(&self.lag);
-        while let Some((_, since)) = lag.waiting.pop_front_if(|(committed, _)| *committed <= row) {
+        while let Some((_, since)) = lag.waiting.pop_front_if(|(committed, _)| rows.covers(committed)) {
             let seconds = since.elapsed().as_secs_f64();
             lag.count += 1;
             lag.seconds += seconds;
@@ -101,7 +102,7 @@ impl Metrics {
 pub async fn text(gateway: &Gateway) -> String {
     let Metrics { events, batches, sent, replays, replayed, snapshots, refused, closed, lag } = &*gateway.metrics;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let last = gateway.log.last_row().await;
+    let last = gateway.log.last_rows().await;
     let mut page = Page::default();
     page.one("inorder_up", "gauge", "1 while the log can be read.", u64::from(last.is_ok()));
     page.one("inorder_sockets", "gauge", "Open sockets.", gateway.hub.sockets());
@@ -114,8 +115,8 @@ pub async fn text(gateway: &Gateway) -> String {
     page.one("inorder_replayed_total", "counter", "Events in these pages.", count(replayed));
     page.one("inorder_snapshots_total", "counter", "Snapshots sent.", count(snapshots));
     if let Ok(last) = last {
-        page.one("inorder_row", "gauge", "The log's last row.", last);
-        let behind = last.saturating_sub(gateway.hub.pushed());
+        page.one("inorder_row", "gauge", "The log's last row, its partitions added up.", last.total());
+        let behind = gateway.hub.pushed().behind(&last);
         page.one("inorder_lag_rows", "gauge", "Rows of the log that are not handed out yet.", behind);
     }
     page.head("inorder_lag_seconds", "histogram", "From the commit of this gateway's batches to their hand-out.");

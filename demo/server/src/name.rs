@@ -28,6 +28,18 @@ pub fn is_topic(name: &str) -> bool {
     name.starts_with(TOPIC_PREFIX)
 }
 
+/// FNV-1a: it spreads names, and notices a torn record.
+pub fn hash(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// The partition of an entity, of so many. Every gateway must say the same, for ever: rows lie there.
+pub fn partition(name: &str, partitions: usize) -> usize {
+    let hash = hash(name.as_bytes());
+    // A name's last letter moves the low bits by its own low bits only; the high ones are better mixed.
+    (hash ^ (hash >> 16)) as usize % partitions.max(1)
+}
+
 /// Whether `pattern` covers `name`; a `*` stands for any run of characters, slashes too.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
@@ -72,6 +84,21 @@ mod tests {
         ];
         for (pattern, name, expected) in table {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn names_are_spread_over_partitions_and_stay_there() {
+        assert_eq!(["", "job/1", "topic/jobs", "order/42"].map(|name| partition(name, 8)), [1, 7, 0, 1]);
+        for partitions in [1, 2, 3, 8, 32] {
+            for pattern in ["job/", "deployment/dep_", "load/", "order/scale-"] {
+                let mut counts = vec![0; partitions];
+                for number in 0..1_000 {
+                    counts[partition(&format!("{pattern}{number}"), partitions)] += 1;
+                }
+                let fair = 1_000 / partitions;
+                assert!(counts.iter().all(|count| (fair / 2..=fair * 2).contains(count)), "{pattern} {counts:?}");
+            }
         }
     }
 

@@ -32,8 +32,8 @@ use crate::limits::{
     MAX_PENDING, MESSAGES_IN_A_ROW, REPLAY_WINDOW, SILENCE, SPREAD, SPREAD_PER_SOCKET, TOKEN_NOTICE,
 };
 use crate::outbox::{Outbox, text};
+use crate::rows::{Cursor, Rows};
 use crate::token::{Access, Refused};
-use crate::topic::Cursor;
 
 /// Why a socket ends, and what its peer is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -457,8 +457,7 @@ impl Socket {
         }
         // While answers are outstanding, a cursor would cover events that were not sent.
         let cursors = if self.pending.is_empty() {
-            let cursor = Cursor { epoch: self.epoch.clone(), row: beat.row }.text();
-            self.following.topics().map(|topic| WireCursor(topic.to_string(), cursor.clone())).collect()
+            self.cursors(self.following.topics().map(|topic| (topic.clone(), beat.rows.clone())))
         } else {
             Vec::new()
         };
@@ -486,14 +485,17 @@ impl Socket {
     }
 
     fn pay_cursors(&mut self) -> Result<(), End> {
-        let epoch = &self.epoch;
-        let cursor =
-            |(topic, row): (Arc<str>, u64)| WireCursor(topic.to_string(), Cursor { epoch: epoch.clone(), row }.text());
-        let cursors: Vec<WireCursor> = self.following.take_cursors().into_iter().map(cursor).collect();
+        let due = self.following.take_cursors();
+        let cursors = self.cursors(due.into_iter());
         if cursors.is_empty() {
             return Ok(());
         }
         self.send(&ServerFrame::Heartbeat(Heartbeat { heads: Vec::new(), cursors }))
+    }
+
+    fn cursors(&self, topics: impl Iterator<Item = (Arc<str>, Rows)>) -> Vec<WireCursor> {
+        let text = |rows| Cursor { epoch: self.epoch.clone(), rows }.text();
+        topics.map(|(topic, rows)| WireCursor(topic.to_string(), text(rows))).collect()
     }
 
     /// Queues a frame for the wire.

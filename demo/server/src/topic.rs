@@ -44,28 +44,6 @@ impl Change {
     }
 }
 
-/// A place in the log that a client may name at a resume: `EPOCH-ROW`, opaque to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    /// The epoch.
-    pub epoch: Arc<str>,
-    /// The row of the log up to which the members' events were sent.
-    pub row: u64,
-}
-
-impl Cursor {
-    /// Reads a cursor; `None` when it is not one of ours.
-    pub fn read(text: &str) -> Option<Cursor> {
-        let (epoch, row) = text.rsplit_once('-')?;
-        Some(Cursor { epoch: epoch.into(), row: row.parse().ok()? })
-    }
-
-    /// Writes a cursor.
-    pub fn text(&self) -> String {
-        format!("{}-{}", self.epoch, self.row)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,15 +62,6 @@ mod tests {
         ];
         for (data, good) in table {
             assert_eq!(Change::read(data).is_ok(), good, "{data:?}");
-        }
-    }
-
-    #[test]
-    fn a_cursor_reads_what_it_wrote() {
-        let cursor = Cursor { epoch: "a-b".into(), row: 77 };
-        assert_eq!(Cursor::read(&cursor.text()), Some(cursor));
-        for text in ["", "7", "a-", "a-x"] {
-            assert_eq!(Cursor::read(text), None, "{text}");
         }
     }
 }

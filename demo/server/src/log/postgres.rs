@@ -1,20 +1,26 @@
 //! The log in PostgreSQL: many gateways on one database, any of which serves any client (G11).
 //!
 //! ```text
-//!   lock the entities, ──► known ids, states ──► take the rows, store ──► commit
-//!   in order of names                            └─ one at a time ──────────────┘
+//!   lock the entities, ──► known ids, states ──► take the rows, store ──► commit ──► NOTIFY
+//!   in order of names                            └─ one at a time per partition ┘
 //! ```
 //!
-//! Writers of different entities meet only at the end, where a transaction takes its rows from `meta` and
-//! keeps that line locked until it is committed. So rows are given in the order of commits: whoever
-//! sees a row sees all below it, and a reader that went on from one misses nothing. A sequence would not do:
-//! a transaction with a lower number may commit after one with a higher.
+//! A batch is of one partition. Its transaction takes the rows from the partition's line last and keeps that locked
+//! until it is committed. So rows are given in the order of commits: whoever sees a row of a partition sees
+//! all below it, and a reader that went on from one misses nothing. A sequence would not do: a transaction with
+//! a lower number may commit after one with a higher. Batches of different partitions have no lock in common.
+//! NOTIFY would be one: a transaction that notifies commits alone, in all of PostgreSQL. It comes after the commit, in
+//! a transaction of its own that has nothing to flush.
+//!
+//! Readers see all partitions at one moment, and read what is new in the order of transactions. So what was
+//! answered before another change was posted is read before that, whatever their partitions: a member's last
+//! change before the topic's event that removes it.
 //!
 //! Every answer is one statement, hence of one moment (G4), and each looks at the place of the log first:
 //!
 //! - `identity` names the cluster, its timeline, the database and the very table. A dump that is loaded, a
 //!   recovery to a point in time and a promoted replica have another one.
-//! - The last row never goes back while a gateway looks, nor behind the [`Mark`] of one that was away.
+//! - No partition's last row goes back while a gateway looks, nor behind the [`Mark`] of one that was away.
 //!   A copy of the whole cluster's files has the same identity; this tells.
 //!
 //! Else the log may have gone backward, and whoever notices renews its epoch (G9) before anything is told.
@@ -22,7 +28,6 @@
 //! adopted only if the database knows the latter as one of its past.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,19 +37,20 @@ use serde_json::Value;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgRow};
 use sqlx::{Connection, Row};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use super::line::Line;
-use super::{EntityHead, Page, Sql, State, Stored, Tail, TopicRead, Unavailable, Write, Written};
+use super::{EntityHead, NotOpened, Opening, Page, Sql, State, Stored, Tail, TopicRead, Unavailable, Write, Written};
 use super::{decode, fresh_epoch, int, json, unsigned};
-use crate::limits::{LISTEN_RETRY, PAGE_BYTES};
-use crate::mark::{Found, Mark, Noted};
+use crate::limits::{LISTEN_RETRY, PAGE_BYTES, PARTITIONS};
+use crate::mark::{Found, Mark};
 use crate::model::Models;
 use crate::name;
+use crate::rows::{Cursor, Rows};
 
-/// Connections that read at the same time. With two of the writer and the listener's, nine gateways fit into
-/// PostgreSQL's hundred.
+/// Connections that read at the same time. With one for each partition, one for what concerns all of them and the
+/// listener's, five gateways fit into PostgreSQL's hundred.
 const READERS: u32 = 8;
 
 /// How long a transaction waits for a lock, and how long it may stand idle while it holds some: a gateway
@@ -70,17 +76,25 @@ const SCHEMA: &str = "inorder";
 const MAKING: i64 = 0x696e_6f72_6465_7200;
 
 /// The tables. An event has no epoch of its own: all that are kept are of the current one, so that
-/// `UNIQUE (entity, seq)` is the stronger promise (G1) and renewing the epoch changes one line.
+/// `UNIQUE (entity, seq)` is the stronger promise (G1) and renewing the epoch changes few lines.
+///
+/// The epoch stands in the partitions' lines, too: a transaction that waited for such a line looks at it again as it is
+/// by then, and at no other table. Partitions are counted from 1, like what `WITH ORDINALITY` counts.
 const TABLES: &str = r#"
     CREATE TABLE IF NOT EXISTS meta (
         id INT PRIMARY KEY CHECK (id = 1),
         epoch TEXT NOT NULL,
-        row BIGINT NOT NULL,
         identity TEXT NOT NULL,
         past TEXT[] NOT NULL DEFAULT '{}'
     );
+    CREATE TABLE IF NOT EXISTS partition (
+        id INT PRIMARY KEY,
+        epoch TEXT NOT NULL,
+        row BIGINT NOT NULL
+    );
     CREATE TABLE IF NOT EXISTS entity (
         name TEXT COLLATE "C" PRIMARY KEY,
+        partition INT NOT NULL,
         seq BIGINT NOT NULL DEFAULT 0,
         status TEXT,
         at TEXT,
@@ -89,15 +103,18 @@ const TABLES: &str = r#"
         oldest BIGINT NOT NULL DEFAULT 1,
         trimmed BIGINT NOT NULL DEFAULT 0
     );
-    CREATE INDEX IF NOT EXISTS entity_row ON entity (row);
+    CREATE INDEX IF NOT EXISTS entity_row ON entity (partition, row);
     CREATE TABLE IF NOT EXISTS event (
-        row BIGINT PRIMARY KEY,
+        partition INT NOT NULL,
+        row BIGINT NOT NULL,
+        transaction BIGINT NOT NULL,
         entity TEXT COLLATE "C" NOT NULL,
         seq BIGINT NOT NULL,
         id TEXT,
         status TEXT,
         at TEXT,
         data TEXT,
+        PRIMARY KEY (partition, row),
         UNIQUE (entity, seq)
     );
     CREATE TABLE IF NOT EXISTS event_id (
@@ -125,31 +142,30 @@ macro_rules! identity {
 /// The first three columns of every answer.
 macro_rules! place {
     () => {
-        concat!("m.epoch, m.row, m.identity = ", identity!())
+        concat!("m.epoch, ARRAY(SELECT row FROM partition ORDER BY id), m.identity = ", identity!())
     };
 }
 
-type Question<'q> = sqlx::query::Query<'q, sqlx::Postgres, PgArguments>;
+type Held = tokio::sync::Mutex<Option<PoolConnection<sqlx::Postgres>>>;
 
-/// Where the log was found to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
-    epoch: Arc<str>,
-    row: u64,
-}
+type Question<'q> = sqlx::query::Query<'q, sqlx::Postgres, PgArguments>;
 
 /// The log, kept in PostgreSQL.
 pub struct Postgres {
     writer: PgPool,
-    /// The connection that batches are written on, kept as long as it works: a pool asks each time.
-    held: tokio::sync::Mutex<Option<PoolConnection<sqlx::Postgres>>>,
+    /// The connections that batches are written on, one for each partition, kept as long as they work: a pool asks each
+    /// time.
+    held: Vec<Held>,
     reader: PgPool,
+    /// Something was committed that others are to be told of.
+    committed: Arc<Notify>,
     /// Names that have their line: they need not be made sure of again.
     made: Mutex<HashSet<Arc<str>>>,
     models: Models,
     retain: Option<u64>,
     mark: Option<Mutex<Mark>>,
-    known: Mutex<Known>,
+    /// Where the log was found to be.
+    known: Mutex<Cursor>,
 }
 
 /// What a batch adds, column by column.
@@ -177,15 +193,8 @@ impl Postgres {
     /// other gateways; without it only the poll of the push finds them.
     ///
     /// # Errors
-    /// When the database can't be used.
-    pub async fn open(
-        url: &str,
-        mark: Option<&Path>,
-        models: Models,
-        retain: Option<u64>,
-        new_epoch: bool,
-        wake: Option<watch::Sender<u64>>,
-    ) -> Result<Self, Unavailable> {
+    /// When the database can't be used, or its log is another than was asked for.
+    pub async fn open(url: &str, opening: &Opening<'_>, wake: Option<watch::Sender<u64>>) -> Result<Self, NotOpened> {
         let mut options = PgConnectOptions::from_str(url)?.application_name("inorder-gateway").options([
             ("lock_timeout", BUSY_MS),
             ("idle_in_transaction_session_timeout", BUSY_MS),
@@ -195,35 +204,54 @@ impl Postgres {
         if !options.get_options().is_some_and(|options| options.contains("search_path")) {
             options = options.options([("search_path", SCHEMA)]);
         }
-        let writer = pool(2, options.clone()).await?;
-        make_tables(&writer).await?;
-        let reader = pool(READERS, options).await?;
-        let (mark, found) = match mark {
+        let reader = pool(READERS, options.clone()).await?;
+        let partitions = make_tables(&reader, opening.partitions).await?;
+        let writer = pool(partitions as u32 + 1, options).await?;
+        let (mark, found) = match opening.mark {
             None => (None, Found::Nothing),
             Some(path) => {
-                let (mark, found) = Mark::open(path)?;
+                let (mark, found) = Mark::open(path).map_err(Unavailable::from)?;
                 (Some(mark), found)
             }
         };
         let torn = found == Found::Unreadable;
         let noted = match found {
-            Found::Noted(Noted { epoch, row }) => Some(Known { epoch: epoch.into(), row }),
+            Found::Noted(noted) => Some(noted),
             // A mark that is not there yet says nothing: gateways come and go.
             Found::Nothing | Found::Unreadable => None,
         };
-        let known = settle(&writer, noted.as_ref(), new_epoch || torn).await?;
-        let mark = mark.map(Mutex::new);
-        let (held, made) = (tokio::sync::Mutex::default(), Mutex::default());
-        let log = Postgres { writer, held, reader, made, models, retain, mark, known: Mutex::new(known.clone()) };
-        log.note(known.row)?;
+        let known = settle(&writer, noted.as_ref(), opening.new_epoch || torn).await?;
+        let log = Postgres {
+            writer,
+            held: (0..partitions).map(|_| Held::default()).collect(),
+            reader,
+            committed: Arc::default(),
+            made: Mutex::default(),
+            models: opening.models.clone(),
+            retain: opening.retain,
+            mark: mark.map(Mutex::new),
+            known: Mutex::new(known.clone()),
+        };
+        log.note(&known.rows)?;
+        let own = fresh_epoch();
+        tokio::spawn(announce(log.reader.clone(), log.committed.clone(), own.clone()));
         if let Some(wake) = wake {
-            tokio::spawn(listen(log.reader.clone(), wake));
+            tokio::spawn(listen(log.reader.clone(), wake, own));
         }
         Ok(log)
     }
 
-    fn known(&self) -> Known {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn known(&self) -> Cursor {
+        self.lock_known().clone()
+    }
+
+    fn lock_known(&self) -> MutexGuard<'_, Cursor> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See [`super::Log::partitions`].
+    pub fn partitions(&self) -> usize {
+        self.held.len()
     }
 
     /// The epoch of the log.
@@ -237,31 +265,35 @@ impl Postgres {
     }
 
     /// See [`super::Log::note`].
-    pub fn note(&self, row: u64) -> Result<(), Unavailable> {
+    pub fn note(&self, rows: &Rows) -> Result<(), Unavailable> {
         if let Some(mark) = &self.mark {
-            let noted = Noted { epoch: self.epoch().to_string(), row };
-            mark.lock().unwrap_or_else(PoisonError::into_inner).note(noted)?;
+            let mut mark = mark.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known();
+            // All that is known is noted in one go; who waited meanwhile may find it done.
+            if !mark.covers(&Cursor { epoch: known.epoch.clone(), rows: rows.clone() }) {
+                mark.note(known)?;
+            }
         }
         Ok(())
     }
 
     /// Whether an answer is of the log as it was known before it was asked for, or further on. If not, the epoch has to
     /// be settled first.
-    fn goes_on(&self, before: &Known, row: &PgRow) -> Sql<bool> {
-        let (epoch, last, same): (&str, u64, bool) = (row.try_get(0)?, number(row, 1)?, row.try_get(2)?);
-        if !same || epoch != &*before.epoch || last < before.row {
+    fn goes_on(&self, before: &Cursor, row: &PgRow) -> Sql<bool> {
+        let (found, same): (Cursor, bool) = (place(row)?, row.try_get(2)?);
+        if !same || !found.covers(before) {
             return Ok(false);
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if *known.epoch == *epoch {
-            known.row = known.row.max(last);
+        let mut known = self.lock_known();
+        if known.epoch == found.epoch {
+            known.rows.raise_all(&found.rows);
         }
         Ok(true)
     }
 
-    async fn settle(&self, before: &Known) -> Result<(), Unavailable> {
+    async fn settle(&self, before: &Cursor) -> Result<(), Unavailable> {
         let settled = settle(&self.writer, Some(before), false).await?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock_known();
         if known.epoch != settled.epoch {
             *known = settled;
         }
@@ -290,15 +322,15 @@ impl Postgres {
     }
 
     /// See [`super::Log::commit`].
-    pub async fn commit(&self, writes: &[Write]) -> Result<(Vec<Written>, u64), Unavailable> {
-        let mut held = self.held.lock().await;
+    pub async fn commit(&self, partition: usize, writes: &[Write]) -> Result<(Vec<Written>, Rows), Unavailable> {
+        let mut held = self.held[partition].lock().await;
         for _ in 0..TRIES {
             let before = self.known();
             let connection = match &mut *held {
                 Some(connection) => connection,
                 none => none.insert(self.writer.acquire().await?),
             };
-            match self.try_commit(connection, writes, &before).await {
+            match self.try_commit(connection, partition, writes, &before).await {
                 Ok(Some(done)) => return Ok(done),
                 Ok(None) => {
                     self.made().clear();
@@ -324,9 +356,10 @@ impl Postgres {
     async fn try_commit(
         &self,
         connection: &mut PgConnection,
+        partition: usize,
         writes: &[Write],
-        before: &Known,
-    ) -> Sql<Option<(Vec<Written>, u64)>> {
+        before: &Cursor,
+    ) -> Sql<Option<(Vec<Written>, Rows)>> {
         let mut names: Vec<&str> = writes.iter().map(|write| &*write.entity).collect();
         names.sort_unstable();
         names.dedup();
@@ -336,7 +369,7 @@ impl Postgres {
         };
         let mut tx = connection.begin().await?;
         if !are_made {
-            make_lines(&mut tx, &names).await?;
+            make_lines(&mut tx, partition, &names).await?;
         }
         let mut lines = lock_lines(&mut tx, &names).await?;
         if lines.len() < names.len() {
@@ -377,10 +410,13 @@ impl Postgres {
         }
         store_members(&mut tx, &memberships).await?;
         lines.retain(|_, line| line.changed);
-        let Some(row) = store(&mut tx, before, &events, &lines).await? else { return Ok(None) };
+        let Some(row) = store(&mut tx, partition, before, &events, &lines).await? else { return Ok(None) };
         let kept = lines.iter().filter_map(|(name, line)| Some((*name, line, line.kept_from(self.retain)?)));
         trim(&mut tx, kept).await?;
         tx.commit().await?;
+        if !lines.is_empty() {
+            self.committed.notify_one();
+        }
         if !are_made {
             let mut made = self.made();
             if made.len() + names.len() > NAMES_MADE {
@@ -388,11 +424,13 @@ impl Postgres {
             }
             made.extend(writes.iter().map(|write| write.entity.clone()));
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = Rows::before_all(self.partitions());
+        rows.raise(partition, row);
+        let mut known = self.lock_known();
         if known.epoch == before.epoch {
-            known.row = known.row.max(row);
+            known.rows.raise_all(&rows);
         }
-        Ok(Some((written, row)))
+        Ok(Some((written, rows)))
     }
 
     /// See [`super::Log::trim`].
@@ -409,42 +447,50 @@ impl Postgres {
     }
 
     /// See [`super::Log::restore`]. Here only the epoch can be renewed: others would not know what was taken back.
-    pub async fn restore(&self, events: u64) -> Result<(Arc<str>, u64), Unavailable> {
+    pub async fn restore(&self, events: u64) -> Result<(Arc<str>, Rows), Unavailable> {
         if events > 0 {
             return Err(Unavailable("A log in PostgreSQL is put back with PostgreSQL's own tools.".to_owned()));
         }
         let before = self.known();
         let settled = settle(&self.writer, Some(&before), true).await?;
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = settled.clone();
-        Ok((settled.epoch, settled.row))
+        *self.lock_known() = settled.clone();
+        Ok((settled.epoch, settled.rows))
     }
 
-    /// See [`super::Log::after_row`].
-    pub async fn after_row(&self, after: u64, limit: usize) -> Result<Tail, Unavailable> {
+    /// See [`super::Log::after`].
+    pub async fn after(&self, after: &Rows, limit: usize) -> Result<Tail, Unavailable> {
+        let after = ints(after);
         let rows = self
             .ask(|| {
+                // A transaction is counted when it begins to write, so one that was begun after another was committed
+                // has the higher number. In a partition the row decides, hence the highest number up to there.
                 sqlx::query(concat!(
                     "SELECT ",
                     place!(),
-                    ", v.row, v.entity, v.seq, v.id, v.status, v.at, v.data FROM meta m LEFT JOIN LATERAL
-                     (SELECT * FROM event WHERE row > $1 ORDER BY row LIMIT $2) v ON true ORDER BY v.row"
+                    ", v.partition, v.row, v.entity, v.seq, v.id, v.status, v.at, v.data FROM meta m LEFT JOIN LATERAL (
+                       SELECT v.*, max(v.transaction) OVER (PARTITION BY v.partition ORDER BY v.row) AS turn
+                       FROM unnest($1::bigint[]) WITH ORDINALITY a (row, partition) CROSS JOIN LATERAL (
+                         SELECT * FROM event e WHERE e.partition = a.partition AND e.row > a.row
+                         ORDER BY e.row LIMIT $2) v
+                       ORDER BY turn, v.partition, v.row LIMIT $2
+                     ) v ON true ORDER BY v.turn, v.partition, v.row"
                 ))
-                .bind(int(after))
+                .bind(&after)
                 .bind(int(limit as u64))
             })
             .await?;
-        let (epoch, row) = place_of(&rows)?;
-        Ok(Tail { events: stored(&rows, 3, &epoch)?, epoch, row })
+        let Cursor { epoch, rows: last } = place_of(&rows)?;
+        Ok(Tail { events: stored(&rows, 3, &epoch)?, epoch, rows: last })
     }
 
-    /// See [`super::Log::last_row`].
-    pub async fn last_row(&self) -> Result<u64, Unavailable> {
+    /// See [`super::Log::last_rows`].
+    pub async fn last_rows(&self) -> Result<Rows, Unavailable> {
         let rows = self.ask(|| sqlx::query(concat!("SELECT ", place!(), " FROM meta m"))).await?;
-        Ok(place_of(&rows)?.1)
+        Ok(place_of(&rows)?.rows)
     }
 
     /// See [`super::Log::heads`].
-    pub async fn heads(&self, names: &[Arc<str>]) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+    pub async fn heads(&self, names: &[Arc<str>]) -> Result<(Vec<EntityHead>, Rows), Unavailable> {
         let wanted: Vec<&str> = names.iter().map(|name| &**name).collect();
         let rows = self
             .ask(|| {
@@ -461,15 +507,18 @@ impl Postgres {
     }
 
     /// See [`super::Log::heads_after`].
-    pub async fn heads_after(&self, after: u64) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+    pub async fn heads_after(&self, after: &Rows) -> Result<(Vec<EntityHead>, Rows), Unavailable> {
+        let after = ints(after);
         let rows = self
             .ask(|| {
                 sqlx::query(concat!(
                     "SELECT ",
                     place!(),
-                    ", e.name, coalesce(e.seq, 0) FROM meta m LEFT JOIN entity e ON e.row > $1"
+                    ", e.name, coalesce(e.seq, 0) FROM meta m LEFT JOIN (
+                       unnest($1::bigint[]) WITH ORDINALITY a (row, partition)
+                       JOIN entity e ON e.partition = a.partition AND e.row > a.row) ON true"
                 ))
-                .bind(int(after))
+                .bind(&after)
             })
             .await?;
         heads(&rows)
@@ -493,9 +542,9 @@ impl Postgres {
                 .bind(&topics)
             })
             .await?;
-        let (epoch, row) = place_of(&rows)?;
+        let here = place_of(&rows)?;
         let known = rows.iter().filter(|_| !names.is_empty());
-        Ok(known.map(|line| state(line, &epoch, row)).collect::<Sql<_>>()?)
+        Ok(known.map(|line| state(line, &here)).collect::<Sql<_>>()?)
     }
 
     /// See [`super::Log::names`].
@@ -525,7 +574,7 @@ impl Postgres {
                 sqlx::query(concat!(
                     "SELECT ",
                     place!(),
-                    ", coalesce(e.seq, 0), coalesce(e.oldest, 1), v.row, v.entity, v.seq, v.id, v.status, v.at, v.data
+                    ", coalesce(e.seq, 0), coalesce(e.oldest, 1), v.partition, v.row, v.entity, v.seq, v.id, v.status, v.at, v.data
                      FROM meta m LEFT JOIN entity e ON e.name = $1 LEFT JOIN LATERAL (
                        SELECT *, sum(64 + coalesce(octet_length(data), 0)) OVER (ORDER BY seq) AS bytes FROM (
                          SELECT * FROM event WHERE entity = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq LIMIT $4) f
@@ -538,7 +587,7 @@ impl Postgres {
                 .bind(int(PAGE_BYTES as u64))
             })
             .await?;
-        let (current, _) = place_of(&rows)?;
+        let current = place_of(&rows)?.epoch;
         if epoch.is_some_and(|epoch| epoch != &*current) {
             return Ok(Page::OtherEpoch);
         }
@@ -560,14 +609,16 @@ impl Postgres {
     }
 
     /// See [`super::Log::topic`].
-    pub async fn topic(&self, topic: &Arc<str>, after_row: Option<u64>) -> Result<TopicRead, Unavailable> {
+    pub async fn topic(&self, topic: &Arc<str>, after: Option<&Rows>) -> Result<TopicRead, Unavailable> {
+        let after = after.map(ints);
         let rows = self
             .ask(|| {
                 sqlx::query(concat!(
                     "WITH t AS (SELECT entity, seq FROM member WHERE topic = $1 ORDER BY entity),
-                     c AS (SELECT e.name, CASE WHEN e.trimmed <= $2 THEN
-                             (SELECT min(v.seq) FROM event v WHERE v.entity = e.name AND v.row > $2) END AS first
-                           FROM entity e JOIN t ON t.entity = e.name WHERE e.row > $2)
+                     c AS (SELECT e.name, CASE WHEN e.trimmed <= a.row THEN
+                             (SELECT min(v.seq) FROM event v WHERE v.entity = e.name AND v.row > a.row) END AS first
+                           FROM unnest($2::bigint[]) WITH ORDINALITY a (row, partition)
+                           JOIN entity e ON e.partition = a.partition AND e.row > a.row JOIN t ON t.entity = e.name)
                      SELECT ",
                     place!(),
                     ", $1::text, coalesce(e.seq, 0), e.status, e.at, e.state, ARRAY(SELECT entity FROM t),
@@ -576,10 +627,10 @@ impl Postgres {
                      FROM meta m LEFT JOIN entity e ON e.name = $1"
                 ))
                 .bind(&**topic)
-                .bind(after_row.map(int))
+                .bind(&after)
             })
             .await?;
-        let (epoch, row) = place_of(&rows)?;
+        let here = place_of(&rows)?;
         let Some(line) = rows.first() else { return Err(lost()) };
         let joined = line.try_get::<Vec<i64>, _>(9)?.into_iter().map(unsigned).collect::<Sql<_>>()?;
         let names: Vec<String> = line.try_get(11)?;
@@ -587,7 +638,7 @@ impl Postgres {
         let first = first.into_iter().map(|first| first.map(unsigned).transpose());
         let changed =
             names.into_iter().zip(first).map(|(name, first)| Ok((name.into(), first?))).collect::<Sql<_>>()?;
-        Ok(TopicRead { state: state(line, &epoch, row)?, oldest: number(line, 10)?, joined, changed })
+        Ok(TopicRead { state: state(line, &here)?, oldest: number(line, 10)?, joined, changed })
     }
 
     /// See [`super::Log::close`].
@@ -617,26 +668,42 @@ async fn pool(connections: u32, options: PgConnectOptions) -> Sql<PgPool> {
         .await
 }
 
-async fn make_tables(writer: &PgPool) -> Result<(), Unavailable> {
-    let mut connection = writer.acquire().await?;
+/// Makes the tables unless they are there, and says how many partitions the log has.
+async fn make_tables(pool: &PgPool, asked: Option<usize>) -> Result<usize, NotOpened> {
+    let mut connection = pool.acquire().await?;
     let server =
         sqlx::query("SELECT current_setting('server_encoding'), pg_is_in_recovery(), current_setting('fsync')")
             .fetch_one(&mut *connection)
             .await?;
     if server.try_get::<&str, _>(0)? != "UTF8" {
-        return Err(Unavailable("The database's encoding must be UTF8.".to_owned()));
+        return Err(Unavailable("The database's encoding must be UTF8.".to_owned()).into());
     }
     if server.try_get(1)? {
-        return Err(Unavailable("This server is a replica; a gateway needs the primary.".to_owned()));
+        return Err(Unavailable("This server is a replica; a gateway needs the primary.".to_owned()).into());
     }
     if server.try_get::<&str, _>(2)? != "on" {
         tracing::warn!("fsync is off: what was answered may be lost with the machine, and nothing here can tell");
     }
     // Who may not make tables may still use them.
-    let there = sqlx::query("SELECT to_regclass('meta') IS NOT NULL").fetch_one(&mut *connection).await?;
-    if there.try_get(0)? {
-        return Ok(());
+    let there = sqlx::query("SELECT to_regclass('meta') IS NOT NULL, to_regclass('partition') IS NOT NULL")
+        .fetch_one(&mut *connection)
+        .await?;
+    match (there.try_get(0)?, there.try_get(1)?) {
+        (true, true) => {}
+        (true, false) => return Err(NotOpened::OtherTables),
+        (false, _) => make_all(&mut connection, asked.unwrap_or(PARTITIONS)).await?,
     }
+    let counted = sqlx::query("SELECT count(*) FROM partition").fetch_one(&mut *connection).await?;
+    let has = number(&counted, 0)? as usize;
+    match asked {
+        _ if has == 0 => Err(NotOpened::OtherTables),
+        Some(asked) if asked != has => Err(NotOpened::Partitions { asked, has }),
+        _ => Ok(has),
+    }
+}
+
+/// Makes all tables, once: who comes at the same time finds those of the first.
+async fn make_all(connection: &mut PgConnection, partitions: usize) -> Sql<()> {
     let mut tx = connection.begin().await?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MAKING).execute(&mut *tx).await?;
     sqlx::raw_sql(
@@ -647,50 +714,74 @@ async fn make_tables(writer: &PgPool) -> Result<(), Unavailable> {
     .await?;
     sqlx::raw_sql(TABLES).execute(&mut *tx).await?;
     sqlx::query(concat!(
-        "INSERT INTO meta (id, epoch, row, identity) VALUES (1, $1, 0, ",
+        "WITH m AS (INSERT INTO meta (id, epoch, identity) VALUES (1, $1, ",
         identity!(),
-        ") ON CONFLICT DO NOTHING"
+        ") ON CONFLICT DO NOTHING RETURNING epoch)
+         INSERT INTO partition (id, epoch, row) SELECT id, m.epoch, 0 FROM m, generate_series(1, $2) id"
     ))
     .bind(&*fresh_epoch())
+    .bind(partitions as i32)
     .execute(&mut *tx)
     .await?;
-    tx.commit().await?;
-    Ok(())
+    tx.commit().await
 }
 
 /// Finds out whether the log may have gone backward since `before`, and renews its epoch if so, or if told to (G9).
-async fn settle(writer: &PgPool, before: Option<&Known>, renew: bool) -> Sql<Known> {
+async fn settle(writer: &PgPool, before: Option<&Cursor>, renew: bool) -> Sql<Cursor> {
     let mut connection = writer.acquire().await?;
     let mut tx = connection.begin().await?;
-    // In a statement of its own, so that the next one sees what the holder of the lock did.
-    sqlx::query("SELECT FROM meta FOR UPDATE").execute(&mut *tx).await?;
-    let place = sqlx::query(concat!("SELECT ", place!(), ", m.past FROM meta m")).fetch_one(&mut *tx).await?;
-    let (epoch, row): (Arc<str>, u64) = (text(&place, 0)?, number(&place, 1)?);
-    let past: Vec<String> = place.try_get(3)?;
+    // In a statement of its own, so that the next one sees what the holders of the locks did.
+    sqlx::query("SELECT FROM partition ORDER BY id FOR UPDATE").execute(&mut *tx).await?;
+    let line = sqlx::query(concat!("SELECT ", place!(), ", m.past FROM meta m")).fetch_one(&mut *tx).await?;
+    let found = place(&line)?;
+    let past: Vec<String> = line.try_get(3)?;
     let may_have_gone_back = match before {
-        _ if !place.try_get::<bool, _>(2)? => true,
+        _ if !line.try_get::<bool, _>(2)? => true,
         None => false,
-        Some(before) if before.epoch == epoch => row < before.row,
+        Some(before) if before.epoch == found.epoch => !found.covers(before),
         Some(before) => !past.iter().any(|past| **past == *before.epoch),
     };
     if !may_have_gone_back && !renew {
-        return Ok(Known { epoch, row });
+        return Ok(found);
     }
-    let fresh = fresh_epoch();
-    let next = row.max(before.map_or(0, |before| before.row)) + STRIDE;
-    sqlx::query(concat!("UPDATE meta SET epoch = $1, row = $2, past = past || epoch, identity = ", identity!()))
-        .bind(&*fresh)
-        .bind(int(next))
+    let mut rows = found.rows.clone();
+    if let Some(before) = before {
+        rows.raise_all(&before.rows);
+    }
+    let next = Cursor { epoch: fresh_epoch(), rows: rows.iter().map(|row| row + STRIDE).collect() };
+    sqlx::query(concat!("UPDATE meta SET epoch = $1, past = past || epoch, identity = ", identity!()))
+        .bind(&*next.epoch)
         .execute(&mut *tx)
         .await?;
+    sqlx::query(
+        "UPDATE partition p SET epoch = $1, row = a.row FROM unnest($2::bigint[]) WITH ORDINALITY a (row, id)
+         WHERE p.id = a.id",
+    )
+    .bind(&*next.epoch)
+    .bind(ints(&next.rows))
+    .execute(&mut *tx)
+    .await?;
     sqlx::query("SELECT pg_notify($1, '')").bind(SCHEMA).execute(&mut *tx).await?;
     tx.commit().await?;
-    tracing::warn!(old = %epoch, new = %fresh, row, "the log may have gone back; its epoch is new");
-    Ok(Known { epoch: fresh, row: next })
+    tracing::warn!(old = %found.epoch, new = %next.epoch, "the log may have gone back; its epoch is new");
+    Ok(next)
 }
 
-/// Wakes the push whenever someone committed. What is missed here is found by its poll.
-async fn listen(pool: PgPool, wake: watch::Sender<u64>) {
+/// Tells other gateways of commits, of many at a time when there are many, and says which one it is.
+async fn announce(pool: PgPool, committed: Arc<Notify>, own: Arc<str>) {
+    loop {
+        committed.notified().await;
+        if pool.is_closed() {
+            return;
+        }
+        if let Err(error) = sqlx::query("SELECT pg_notify($1, $2)").bind(SCHEMA).bind(&*own).execute(&pool).await {
+            tracing::warn!(%error, "other gateways are not told of commits; they look for them");
+        }
+    }
+}
+
+/// Wakes the push whenever another gateway committed. What is missed here is found by its poll.
+async fn listen(pool: PgPool, wake: watch::Sender<u64>, own: Arc<str>) {
     while !pool.is_closed() {
         let heard = async {
             let mut listener = PgListener::connect_with(&pool).await?;
@@ -698,7 +789,8 @@ async fn listen(pool: PgPool, wake: watch::Sender<u64>) {
             loop {
                 // Whatever was said while nobody listened, too.
                 wake.send_modify(|times| *times += 1);
-                listener.try_recv().await?;
+                // Its own commits have woken the push already.
+                while listener.try_recv().await?.is_some_and(|said| said.payload() == &*own) {}
             }
         };
         let ended: Sql<()> = heard.await;
@@ -712,11 +804,14 @@ async fn listen(pool: PgPool, wake: watch::Sender<u64>) {
 }
 
 /// Makes the lines that are missing. One that someone else has just made is waited for here, before any is locked.
-async fn make_lines(tx: &mut PgConnection, names: &[&str]) -> Sql<()> {
-    sqlx::query("INSERT INTO entity (name) SELECT * FROM unnest($1::text[]) ON CONFLICT DO NOTHING")
-        .bind(names)
-        .execute(tx)
-        .await?;
+async fn make_lines(tx: &mut PgConnection, partition: usize, names: &[&str]) -> Sql<()> {
+    sqlx::query(
+        "INSERT INTO entity (name, partition) SELECT name, $2 FROM unnest($1::text[]) name ON CONFLICT DO NOTHING",
+    )
+    .bind(names)
+    .bind(id(partition))
+    .execute(tx)
+    .await?;
     Ok(())
 }
 
@@ -796,10 +891,11 @@ async fn store_members(tx: &mut PgConnection, memberships: &Memberships<'_>) -> 
 }
 
 /// Takes the rows, stores events and lines, and says the last row; `None` when the log is not where it was known to be.
-/// From here to the commit no other batch can be here.
+/// From here to the commit no other batch of the partition can be here.
 async fn store(
     tx: &mut PgConnection,
-    before: &Known,
+    partition: usize,
+    before: &Cursor,
     events: &Events<'_>,
     lines: &HashMap<&str, Line>,
 ) -> Sql<Option<u64>> {
@@ -815,12 +911,14 @@ async fn store(
     }
     let taken = sqlx::query(concat!(
         "WITH m AS (
-           UPDATE meta SET row = row + $1 WHERE epoch = $2 AND row >= $3 AND identity = ",
+           UPDATE partition p SET row = p.row + $1 FROM meta
+           WHERE p.id = $16 AND p.epoch = $2 AND p.row >= $3 AND meta.identity = ",
         identity!(),
-        " RETURNING row),
+        " RETURNING p.row),
          v AS (
-           INSERT INTO event (row, entity, seq, id, status, at, data)
-           SELECT m.row - $1 + w.place, w.entity, w.seq, w.id, w.status, w.at, w.data FROM m,
+           INSERT INTO event (partition, row, transaction, entity, seq, id, status, at, data)
+           SELECT $16, m.row - $1 + w.place, pg_current_xact_id()::text::bigint, w.entity, w.seq, w.id, w.status, w.at, w.data
+           FROM m,
              unnest($4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[]) WITH ORDINALITY
              w (entity, seq, id, status, at, data, place)),
          i AS (
@@ -830,11 +928,11 @@ async fn store(
            UPDATE entity e SET seq = w.seq, status = w.status, at = w.at, state = w.state, row = m.row - $1 + w.place
            FROM m, unnest($10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::bigint[])
              w (name, seq, status, at, state, place) WHERE e.name = w.name)
-         SELECT m.row, CASE WHEN $1 > 0 THEN pg_notify($16, '') END FROM m"
+         SELECT m.row FROM m"
     ))
     .bind(int(events.seq.len() as u64))
     .bind(&*before.epoch)
-    .bind(int(before.row))
+    .bind(int(before.rows.of(partition)))
     .bind(&events.entity)
     .bind(&events.seq)
     .bind(&events.id)
@@ -847,7 +945,7 @@ async fn store(
     .bind(&ats)
     .bind(&states)
     .bind(&places)
-    .bind(SCHEMA)
+    .bind(id(partition))
     .fetch_optional(tx)
     .await?;
     taken.map(|row| number(&row, 0)).transpose()
@@ -889,24 +987,38 @@ fn lost() -> Unavailable {
     Unavailable("The log is being put back.".to_owned())
 }
 
-fn place_of(rows: &[PgRow]) -> Sql<(Arc<str>, u64)> {
-    let first = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-    Ok((text(first, 0)?, number(first, 1)?))
+/// The place of the log from the first columns of an answer.
+fn place(row: &PgRow) -> Sql<Cursor> {
+    let rows = row.try_get::<Vec<i64>, _>(1)?.into_iter().map(unsigned).collect::<Sql<_>>()?;
+    Ok(Cursor { epoch: text(row, 0)?, rows })
 }
 
-fn heads(rows: &[PgRow]) -> Result<(Vec<EntityHead>, u64), Unavailable> {
-    let (epoch, row) = place_of(rows)?;
-    let mut heads = Vec::with_capacity(rows.len());
-    for line in rows {
+fn place_of(rows: &[PgRow]) -> Sql<Cursor> {
+    place(rows.first().ok_or(sqlx::Error::RowNotFound)?)
+}
+
+/// A partition as the tables count it.
+fn id(partition: usize) -> i32 {
+    partition as i32 + 1
+}
+
+fn ints(rows: &Rows) -> Vec<i64> {
+    rows.iter().map(int).collect()
+}
+
+fn heads(answer: &[PgRow]) -> Result<(Vec<EntityHead>, Rows), Unavailable> {
+    let Cursor { epoch, rows } = place_of(answer)?;
+    let mut heads = Vec::with_capacity(answer.len());
+    for line in answer {
         if let Some(entity) = line.try_get::<Option<&str>, _>(3)? {
             heads.push(EntityHead { entity: entity.into(), epoch: epoch.clone(), seq: number(line, 4)? });
         }
     }
-    Ok((heads, row))
+    Ok((heads, rows))
 }
 
 /// A state from the columns name, seq, status, at, state, members, after the place.
-fn state(line: &PgRow, epoch: &Arc<str>, row: u64) -> Sql<State> {
+fn state(line: &PgRow, here: &Cursor) -> Sql<State> {
     let members: Option<Vec<String>> = line.try_get(8)?;
     let entity = text(line, 3)?;
     let mut data = json(line.try_get(7)?)?.unwrap_or_else(Data::null);
@@ -915,23 +1027,25 @@ fn state(line: &PgRow, epoch: &Arc<str>, row: u64) -> Sql<State> {
         data = Data::from_value(&members).map_err(decode)?;
     }
     let (status, at) = (line.try_get(5)?, json(line.try_get(6)?)?);
-    Ok(State { entity, epoch: epoch.clone(), seq: number(line, 4)?, status, at, data, members, row })
+    let Cursor { epoch, rows } = here.clone();
+    Ok(State { entity, epoch, seq: number(line, 4)?, status, at, data, members, rows })
 }
 
 /// The events from a column on; none when that is null.
 fn stored(rows: &[PgRow], from: usize, epoch: &Arc<str>) -> Sql<Vec<Stored>> {
     let mut events = Vec::with_capacity(rows.len());
     for line in rows {
-        let Some(row) = line.try_get::<Option<i64>, _>(from)? else { continue };
+        let Some(id) = line.try_get::<Option<i32>, _>(from)? else { continue };
         events.push(Stored {
-            row: unsigned(row)?,
-            entity: text(line, from + 1)?,
+            partition: usize::try_from(id - 1).map_err(decode)?,
+            row: number(line, from + 1)?,
+            entity: text(line, from + 2)?,
             epoch: epoch.clone(),
-            seq: number(line, from + 2)?,
-            id: line.try_get(from + 3)?,
-            status: line.try_get(from + 4)?,
-            at: json(line.try_get(from + 5)?)?,
-            data: json(line.try_get(from + 6)?)?,
+            seq: number(line, from + 3)?,
+            id: line.try_get(from + 4)?,
+            status: line.try_get(from + 5)?,
+            at: json(line.try_get(from + 6)?)?,
+            data: json(line.try_get(from + 7)?)?,
         });
     }
     Ok(events)

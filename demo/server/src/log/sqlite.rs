@@ -1,4 +1,4 @@
-//! The log in SQLite: one writer, many readers.
+//! The log in SQLite: one writer, hence one partition, and many readers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,12 +14,13 @@ use sqlx::sqlite::{
 use sqlx::{Connection, Row};
 
 use super::line::Line;
-use super::{EntityHead, Page, Sql, State, Stored, Tail, TopicRead, Unavailable, Write, Written};
+use super::{EntityHead, Opening, Page, Sql, State, Stored, Tail, TopicRead, Unavailable, Write, Written};
 use super::{decode, fresh_epoch, int, json, unsigned};
 use crate::limits::PAGE_BYTES;
-use crate::mark::{Found, Mark, Noted};
+use crate::mark::{Found, Mark};
 use crate::model::Models;
 use crate::name;
+use crate::rows::{Cursor, Rows};
 
 /// Connections that read a file at the same time; more would only wait for the disk.
 const READERS: u32 = 4;
@@ -87,13 +88,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When the file can't be used.
-    pub async fn open(
-        file: Option<&Path>,
-        mark: Option<&Path>,
-        models: Models,
-        retain: Option<u64>,
-        new_epoch: bool,
-    ) -> Result<Self, Unavailable> {
+    pub async fn open(file: Option<&Path>, opening: &Opening<'_>) -> Result<Self, Unavailable> {
         let (writer, reader) = match file {
             None => {
                 let options = SqliteConnectOptions::new().in_memory(true);
@@ -114,9 +109,10 @@ impl Sqlite {
         sqlx::raw_sql(SCHEMA).execute(&writer).await?;
         let beside = file.map(Mark::beside);
         let (mark, epoch) =
-            settle_epoch(&writer, mark.or(beside.as_deref()).filter(|_| file.is_some()), new_epoch).await?;
-        let epoch = RwLock::new(epoch);
-        Ok(Sqlite { writer, reader, models, retain, mark: mark.map(Mutex::new), epoch })
+            settle_epoch(&writer, opening.mark.or(beside.as_deref()).filter(|_| file.is_some()), opening.new_epoch)
+                .await?;
+        let (mark, epoch) = (mark.map(Mutex::new), RwLock::new(epoch));
+        Ok(Sqlite { writer, reader, models: opening.models.clone(), retain: opening.retain, mark, epoch })
     }
 
     /// The epoch of the log.
@@ -135,7 +131,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When nothing was stored.
-    pub async fn commit(&self, writes: &[Write]) -> Result<(Vec<Written>, u64), Unavailable> {
+    pub async fn commit(&self, writes: &[Write]) -> Result<(Vec<Written>, Rows), Unavailable> {
         let mut connection = self.writer.acquire().await?;
         let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
         let (epoch, mut row) = meta(&mut tx).await?;
@@ -155,16 +151,16 @@ impl Sqlite {
             sqlx::query("UPDATE meta SET row = ?").bind(int(row)).execute(&mut *tx).await?;
         }
         tx.commit().await?;
-        Ok((written, row))
+        Ok((written, Rows::one(row)))
     }
 
     /// Notes beside the database how far it has come (G9); to be called after each commit.
     ///
     /// # Errors
     /// When it can't be noted.
-    pub fn note(&self, row: u64) -> Result<(), Unavailable> {
+    pub fn note(&self, rows: &Rows) -> Result<(), Unavailable> {
         if let Some(mark) = &self.mark {
-            let noted = Noted { epoch: self.epoch().to_string(), row };
+            let noted = Cursor { epoch: self.epoch(), rows: rows.clone() };
             mark.lock().unwrap_or_else(PoisonError::into_inner).note(noted)?;
         }
         Ok(())
@@ -291,7 +287,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When the log stays as it was.
-    pub async fn restore(&self, events: u64) -> Result<(Arc<str>, u64), Unavailable> {
+    pub async fn restore(&self, events: u64) -> Result<(Arc<str>, Rows), Unavailable> {
         let mut connection = self.writer.acquire().await?;
         let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
         let names = sqlx::query("SELECT name FROM entity WHERE oldest = 1").fetch_all(&mut *tx).await?;
@@ -330,40 +326,40 @@ impl Sqlite {
         let (epoch, row) = renew(&mut tx).await?;
         tx.commit().await?;
         *self.epoch.write().unwrap_or_else(PoisonError::into_inner) = epoch.clone();
-        Ok((epoch, row))
+        Ok((epoch, Rows::one(row)))
     }
 
-    /// The events after a row, in order.
+    /// See [`super::Log::after`].
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn after_row(&self, after: u64, limit: usize) -> Result<Tail, Unavailable> {
+    pub async fn after(&self, after: &Rows, limit: usize) -> Result<Tail, Unavailable> {
         let mut connection = self.reader.acquire().await?;
         let mut tx = connection.begin().await?;
         let (epoch, row) = meta(&mut tx).await?;
         let rows =
             sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {EVENT} FROM event WHERE row > ? ORDER BY row LIMIT ?")))
-                .bind(int(after))
+                .bind(int(after.of(0)))
                 .bind(int(limit as u64))
                 .fetch_all(&mut *tx)
                 .await?;
-        Ok(Tail { events: rows.iter().map(stored).collect::<Sql<_>>()?, epoch, row })
+        Ok(Tail { events: rows.iter().map(stored).collect::<Sql<_>>()?, epoch, rows: Rows::one(row) })
     }
 
-    /// The log's last row.
+    /// See [`super::Log::last_rows`].
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn last_row(&self) -> Result<u64, Unavailable> {
+    pub async fn last_rows(&self) -> Result<Rows, Unavailable> {
         let row = sqlx::query("SELECT row FROM meta").fetch_one(&self.reader).await?;
-        Ok(number(&row, 0)?)
+        Ok(Rows::one(number(&row, 0)?))
     }
 
-    /// The heads of entities, and the log's last row at that moment.
+    /// See [`super::Log::heads`].
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn heads(&self, names: &[Arc<str>]) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+    pub async fn heads(&self, names: &[Arc<str>]) -> Result<(Vec<EntityHead>, Rows), Unavailable> {
         let mut connection = self.reader.acquire().await?;
         let mut tx = connection.begin().await?;
         let (epoch, row) = meta(&mut tx).await?;
@@ -374,24 +370,26 @@ impl Sqlite {
             let seq = seq.map_or(Ok(0), |seq| number(&seq, 0))?;
             heads.push(EntityHead { entity: name.clone(), epoch: epoch.clone(), seq });
         }
-        Ok((heads, row))
+        Ok((heads, Rows::one(row)))
     }
 
-    /// The heads of all entities that changed after a row, and the log's last row at that moment.
+    /// See [`super::Log::heads_after`].
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn heads_after(&self, after: u64) -> Result<(Vec<EntityHead>, u64), Unavailable> {
+    pub async fn heads_after(&self, after: &Rows) -> Result<(Vec<EntityHead>, Rows), Unavailable> {
         let mut connection = self.reader.acquire().await?;
         let mut tx = connection.begin().await?;
         let (epoch, row) = meta(&mut tx).await?;
-        let rows =
-            sqlx::query("SELECT name, seq FROM entity WHERE row > ?").bind(int(after)).fetch_all(&mut *tx).await?;
+        let rows = sqlx::query("SELECT name, seq FROM entity WHERE row > ?")
+            .bind(int(after.of(0)))
+            .fetch_all(&mut *tx)
+            .await?;
         let heads = rows
             .iter()
             .map(|row| Ok(EntityHead { entity: text(row, 0)?, epoch: epoch.clone(), seq: number(row, 1)? }))
             .collect::<Sql<_>>()?;
-        Ok((heads, row))
+        Ok((heads, Rows::one(row)))
     }
 
     /// The states of entities, all of one moment (G4).
@@ -482,11 +480,11 @@ impl Sqlite {
         Ok(Page::Events { events, head, ended })
     }
 
-    /// A topic, its members, and which of them changed after a row.
+    /// See [`super::Log::topic`].
     ///
     /// # Errors
     /// When the log can't be read.
-    pub async fn topic(&self, topic: &Arc<str>, after_row: Option<u64>) -> Result<TopicRead, Unavailable> {
+    pub async fn topic(&self, topic: &Arc<str>, after: Option<&Rows>) -> Result<TopicRead, Unavailable> {
         let mut connection = self.reader.acquire().await?;
         let mut tx = connection.begin().await?;
         let (epoch, row) = meta(&mut tx).await?;
@@ -504,7 +502,7 @@ impl Sqlite {
             .map(|row| number(row, 0))
             .collect::<Sql<Vec<u64>>>()?;
         let mut changed = Vec::new();
-        if let Some(after) = after_row {
+        if let Some(after) = after.map(|after| after.of(0)) {
             let rows = sqlx::query(
                 "SELECT m.entity, e.trimmed, (SELECT MIN(v.seq) FROM event v WHERE v.entity = m.entity AND v.row > ?1)
                  FROM entity e JOIN member m ON m.topic = ?2 AND m.entity = e.name WHERE e.row > ?1",
@@ -564,7 +562,7 @@ async fn settle_epoch(
         Some(line) => {
             let (epoch, row): (Arc<str>, u64) = (text(&line, 0)?, number(&line, 1)?);
             let may_have_gone_back = match &found {
-                Found::Noted(noted) => *noted.epoch != *epoch || noted.row > row,
+                Found::Noted(noted) => noted.epoch != epoch || !Rows::one(row).covers(&noted.rows),
                 Found::Nothing | Found::Unreadable => true,
             };
             if new_epoch || may_have_gone_back {
@@ -580,7 +578,7 @@ async fn settle_epoch(
         }
     };
     if let Some(mark) = &mut mark {
-        mark.note(Noted { epoch: epoch.to_string(), row })?;
+        mark.note(Cursor { epoch: epoch.clone(), rows: Rows::one(row) })?;
     }
     Ok((mark, epoch))
 }
@@ -621,7 +619,8 @@ async fn state(tx: &mut SqliteConnection, name: &Arc<str>, epoch: &Arc<str>, row
         members = rows.iter().map(|row| text(row, 0)).collect::<Sql<Vec<_>>>()?;
         data = Data::from_value(&members).map_err(decode)?;
     }
-    Ok(State { entity: name.clone(), epoch: epoch.clone(), seq, status, at, data, members, row })
+    let rows = Rows::one(row);
+    Ok(State { entity: name.clone(), epoch: epoch.clone(), seq, status, at, data, members, rows })
 }
 
 async fn load_line(tx: &mut SqliteConnection, name: &str) -> Sql<Line> {
@@ -664,6 +663,7 @@ async fn store_line(tx: &mut SqliteConnection, name: &str, line: &Line) -> Sql<(
 
 fn stored(row: &SqliteRow) -> Sql<Stored> {
     Ok(Stored {
+        partition: 0,
         row: number(row, 0)?,
         entity: text(row, 1)?,
         epoch: text(row, 2)?,

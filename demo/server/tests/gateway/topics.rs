@@ -183,12 +183,22 @@ async fn r39_without_a_cursor_that_counts_unknown_members_get_snapshots() {
     let gateway = Gateway::quiet(&[]).await;
     change(&gateway, &["job/1", "job/2"], &[]).await;
     let epoch = gateway.epoch().await;
-    let entries = [
-        json!({ "entity": "topic/a", "epoch": epoch, "after": 1, "behind": [["job/1", epoch, 0]] }),
-        json!({ "entity": "topic/a", "epoch": epoch, "after": 1, "cursor": "old-1", "behind": [["job/1", epoch, 0]] }),
-        json!({ "entity": "topic/a", "epoch": epoch, "after": 1, "cursor": "nonsense", "behind": [["job/1", epoch, 0]] }),
+    let (_, cursor) = join(&mut Socket::open(&gateway).await).await;
+    let rows = cursor.strip_prefix(&epoch).unwrap();
+    let cursors = [
+        None,
+        Some("nonsense".to_owned()),
+        Some(format!("old{rows}")),
+        // Of more partitions, of fewer, and of rows that are not there yet.
+        Some(format!("{cursor}.0")),
+        Some(cursor.rsplit_once('.').unwrap().0.to_owned()),
+        Some(format!("{}.zzzzzz", cursor.rsplit_once('.').unwrap().0)),
     ];
-    for entry in entries {
+    for cursor in cursors {
+        let mut entry = json!({ "entity": "topic/a", "epoch": epoch, "after": 1, "behind": [["job/1", epoch, 0]] });
+        if let Some(cursor) = cursor {
+            entry["cursor"] = cursor.into();
+        }
         let mut socket = Socket::open(&gateway).await;
         let frames = resume(&mut socket, entry.clone()).await;
         assert_eq!(frames, ["subscribed topic/a 1", "replay job/1 none done", "snapshot job/2 0"], "{entry}");
@@ -254,6 +264,22 @@ async fn r39_a_replay_of_the_topic_pushes_the_states_of_who_joined() {
     let ranges = json!([{ "entity": "topic/a", "epoch": epoch, "from": 1 }]);
     socket.send(json!({ "type": "replay", "request": 4, "ranges": ranges })).await;
     assert_eq!(socket.next_brief(2).await, ["replay topic/a 1-1 done", "snapshot job/1 0"]);
+}
+
+#[tokio::test]
+async fn r39_a_members_last_change_is_sent_before_the_event_that_removes_it() {
+    let gateway = Gateway::quiet(&[]).await;
+    let jobs: Vec<String> = (1..=24).map(|job| format!("job/{job}")).collect();
+    change(&gateway, &jobs.iter().map(String::as_str).collect::<Vec<_>>(), &[]).await;
+    let mut socket = Socket::open(&gateway).await;
+    join(&mut socket).await;
+    let mut expected = Vec::new();
+    for (job, seq) in jobs.iter().zip(2..) {
+        gateway.post(job, &json!({ "status": "completed" })).await;
+        change(&gateway, &[], &[job]).await;
+        expected.extend([format!("event {job} 1"), format!("event topic/a {seq}")]);
+    }
+    assert_eq!(socket.next_brief(expected.len()).await, expected);
 }
 
 #[tokio::test]
