@@ -9,6 +9,7 @@ const PACKED = [
   /^package\.json$/,
   /^(README|CHANGELOG)\.md$/,
   /^LICENSE-(MIT|APACHE)$/,
+  /^docs\/\w+\.md$/,
   /^pkg\/dist\/(debug\/)?\w+\.(js|js\.map|d\.ts|wasm)$/,
 ];
 
@@ -30,7 +31,10 @@ export function pack(folder) {
 
 /** What is wrong with the files in the package. */
 export function judgeFiles(files) {
+  const pages = readFileSync(join(root, 'README.md'), 'utf8').matchAll(/\]\((docs\/\w+\.md)\)/g);
   const needed = [
+    // Who reads the README in node_modules can read on.
+    ...[...pages].map(([, page]) => page),
     ...['package.json', 'README.md', 'CHANGELOG.md', 'LICENSE-MIT', 'LICENSE-APACHE'],
     ...promised(),
     ...files.filter((file) => file.endsWith('.js')).map((file) => `${file}.map`),
