@@ -16,6 +16,8 @@ interface Step {
 declare const models: { readonly job: import('inorder').Model<Job, JobEvent> };
 declare const client: import('inorder').Client<typeof models>;
 declare const job: import('inorder').Entity<Job, JobEvent>;
+declare const id: string;
+declare const entityName: string;
 declare const signal: AbortSignal;
 
 declare const bar: HTMLProgressElement;
