@@ -79,7 +79,7 @@ async function build(asan) {
 }
 
 /** Fuzzes one target; resolves to what it says of itself. */
-async function fuzz(name, program, seconds) {
+async function fuzz(name, program, seconds, asan) {
   const fresh = mkdtempSync(join(tmpdir(), `inorder-fuzz-${name}-`));
   const artifacts = join(folder, 'artifacts', name);
   mkdirSync(artifacts, { recursive: true });
@@ -103,7 +103,7 @@ async function fuzz(name, program, seconds) {
     ).done;
     const last = (pattern) => lines.reduce((found, line) => line.match(pattern)?.[1] ?? found, undefined);
     const runs = Number(last(/^Done (\d+) runs/) ?? last(/^#(\d+)/) ?? 0);
-    const said = `${name}: ${runs} runs, ${last(/cov: (\d+)/) ?? 0} edges, ${seconds.toFixed(0)} s`;
+    const said = `${name}: ${runs} runs, ${last(/cov: (\d+)/) ?? 0} edges, ${seconds.toFixed(0)} s${asan ? ' with AddressSanitizer' : ''}`;
     const ok = code === 0 && runs > 0;
     if (!ok) console.log(lines.slice(-60).join('\n'));
     console.log(ok ? said : `${said}: BROKEN, see above and fuzz/artifacts/${name}`);
@@ -125,7 +125,7 @@ async function main() {
   const results = [];
   const worker = async () => {
     for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
-      results.push(await fuzz(name, program(name), seconds / targets.length));
+      results.push(await fuzz(name, program(name), seconds / targets.length, asan));
     }
   };
   await Promise.all(Array.from({ length: Math.min(availableParallelism(), targets.length) }, worker));
