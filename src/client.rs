@@ -18,6 +18,17 @@ macro_rules! each {
     };
 }
 
+/// Runs a block for every member of a topic. It may not change who they are.
+macro_rules! members {
+    ($client:ident, $topic:ident, $member:ident, $block:block) => {
+        let mut next = 0;
+        while let Some(&$member) = $client.topics.members($topic).get(next) {
+            next += 1;
+            $block
+        }
+    };
+}
+
 mod accept;
 mod commands;
 mod events;
@@ -693,7 +704,7 @@ impl<P> Client<P> {
         if !vouches {
             return;
         }
-        for member in self.topics.members(topic).to_vec() {
+        members!(self, topic, member, {
             let entity = &self.entities[member];
             // Who was named in `behind` gets an answer of its own, which may come after the cursor.
             if entity.has(Flags::PLACED)
@@ -710,7 +721,7 @@ impl<P> Client<P> {
             if !matches!(entity.sync, Sync::Live | Sync::Final) || !entity.lacks_nothing() {
                 entity.set(Flags::BEHIND);
             }
-        }
+        });
     }
 
     /// Continuity was lost, for one entity or for all: ask where things stand (R21).
@@ -960,7 +971,7 @@ impl<P> Client<P> {
                 prev: event.prev.unwrap_or(undo.last),
                 seq: undo.seq,
                 id: event.id,
-                epoch: if own == Epoch::NONE { event.epoch } else { own },
+                epoch: own,
                 status: event.status,
                 bytes: event.bytes,
                 payload: Some(payload),

@@ -2014,3 +2014,34 @@ fn where_numbers_mean_nothing_a_subscription_may_be_answered_without_a_snapshot(
     page.drain();
     assert_eq!((page.count("snapshot"), page.count("subscribe"), page.sync()), (0, 1, Sync::Live));
 }
+
+/// R22: a heartbeat is no answer, so that it settles no doubt about the number where we stand.
+#[test]
+fn a_heartbeat_settles_no_doubt() {
+    let mut page = Page::live();
+    page.reconnects();
+    page.subscribed(3);
+    for _ in 0..3 {
+        page.pass(4_000);
+        page.client.handle_head(page.now, page.job, E, 5, None);
+        page.drain();
+        page.answer(3);
+    }
+    assert_eq!(page.seq(), Some(3), "the server has said so often enough");
+}
+
+#[test]
+fn a_member_that_comes_back_within_its_linger_is_awaited() {
+    let mut of = Topic::live();
+    let member = of.member();
+    let page = &mut of.page;
+    page.client.remove_member(page.now, of.topic, member);
+    page.drain();
+    page.pass(500);
+    page.client.add_member(page.now, of.topic, member);
+    page.drain();
+    assert_eq!(page.client.sync(member), Sync::Recovering, "what came meanwhile was not sent to us");
+    page.said.clear();
+    page.pass(5_000);
+    assert_eq!((page.count("heads"), page.count("forgotten")), (1, 0));
+}
