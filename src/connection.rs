@@ -468,9 +468,6 @@ impl Connection {
         if self.pong_due <= now {
             self.pong_due = now + config.timeout.probe;
         }
-        if self.silence_at() <= now {
-            self.heard = now;
-        }
         if self.ping_at <= now {
             self.arm_ping(now, config);
         }

@@ -379,12 +379,12 @@ impl<P> Entities<P> {
     pub(crate) fn add(&mut self, model: ModelId) -> EntityId {
         if self.free.is_empty() {
             let first = self.segments.len() * SEGMENT;
-            let mut segment = Vec::with_capacity(SEGMENT);
+            let mut segment = Vec::new();
+            segment.resize_with(SEGMENT, Entity::default);
+            self.segments.push(segment);
             for at in (0..SEGMENT).rev() {
-                segment.push(Entity::default());
                 self.free.push(EntityId((first + at) as u32));
             }
-            self.segments.push(segment);
         }
         let id = self.free.pop().unwrap_or_default();
         let entity = &mut self[id];
@@ -465,6 +465,7 @@ mod tests {
             (Continuity::Prev, Some(5), Some(5), StandsAt(5)),
             (Continuity::Prev, Some(5), Some(3), Restarts(3)),
             (Continuity::Prev, Some(8), Some(3), Unusable),
+            (Continuity::Prev, Some(4), Some(3), BeforeFirst),
             (Continuity::None, None, None, Arrives(None)),
             (Continuity::None, Some(9), Some(3), Arrives(Some(3))),
         ];

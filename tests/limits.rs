@@ -2045,3 +2045,19 @@ fn a_member_that_comes_back_within_its_linger_is_awaited() {
     page.pass(5_000);
     assert_eq!((page.count("heads"), page.count("forgotten")), (1, 0));
 }
+
+#[test]
+fn a_ping_that_is_not_due_keeps_its_time_when_the_page_wakes() {
+    for (asleep, next) in [(2_000, 50_000), (60_000, 110_000)] {
+        let mut page = Page::live();
+        page.pongs = false;
+        page.pass(25_000);
+        page.now = page.now + asleep;
+        page.client.handle_wake(page.now);
+        page.client.handle_timeout(page.now);
+        page.drain();
+        page.client.handle_pong(page.now, page.ping);
+        page.pass(next - 25_000 - asleep);
+        assert_eq!(page.when("ping"), [25_000, next]);
+    }
+}
