@@ -57,7 +57,7 @@ impl<P> Client<P> {
             let cursor = resume.reset;
             if topic {
                 self.topics.note(id).request = request;
-                for member in self.topics.members(id).to_vec() {
+                members!(self, id, member, {
                     let reopens = self.reopens(member);
                     let entity = &self.entities[member];
                     if entity.has(Flags::FINAL) && !reopens {
@@ -72,7 +72,7 @@ impl<P> Client<P> {
                         self.set_wave(member, 0);
                         self.await_member(id, member);
                     }
-                }
+                });
             }
             self.refresh(id);
         }

@@ -296,10 +296,10 @@ impl<P> Client<P> {
             entity.clear(Flags::FINAL.and(Flags::ENDED));
         }
         entity.clear(Flags::CLEAR.and(Flags::FLOORED));
-        for member in self.topics.members(id).to_vec() {
+        members!(self, id, member, {
             // Its answer to a resume is owed to each member too; a cursor alone does not show that it came.
             self.entities[member].set(Flags::BEHIND);
-        }
+        });
         if self.model(id).measures() {
             // What was held without a position may lie absurdly far ahead of it (R12).
             while let Some(far) = self.unhold(id, Which::Beyond(epoch, seq + self.config.max_ahead)) {

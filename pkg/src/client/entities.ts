@@ -157,7 +157,7 @@ function handleFor(name: string, kind: number): number {
 
 /** Who hears of every change would notice if an entity without a cell joined anew after a trap. */
 export function keepAll(): void {
-  for (const found of byName.values()) if (typeof found === 'number') cellOf(found);
+  for (const name of byName.keys()) find(name);
 }
 
 /** Subscribes for the first user of an entity. */
@@ -294,9 +294,10 @@ function commit(
 ): boolean {
   const { data, status: named, at } = frame;
   let state = cell ? cell.state_ : slots[handle];
+  let group: Group | undefined;
   if (cell) deliverFinal(cell);
   try {
-    if (model.isTopic_) checkGroup(whole, data);
+    if (model.isTopic_) group = readGroup(whole, data);
     else if (data !== undefined) state = whole || !model.reduce_ ? data : model.reduce_(state, data);
     // A `final` answer may bring no state: what is shown stays.
     else if (whole && !locks) state = null;
@@ -311,7 +312,7 @@ function commit(
     return false;
   }
   // If it traps in there, the topic is still where it was, and hears the same again.
-  if (model.isTopic_) regroup(handle, whole, data);
+  if (group) regroup(handle, whole, group);
   if (cell) {
     cell.state_ = state;
     if (seq === seq) cell.seq_ = seq;
@@ -413,18 +414,20 @@ function disown(topic: number, member: number): void {
 }
 
 /** Who comes and who goes with a topic's change. */
-const groupChange = (whole: boolean, data: any): any => (whole ? { add: data ?? [] } : (data ?? {}));
+interface Group {
+  readonly add?: readonly string[];
+  readonly remove?: readonly string[];
+}
 
-function checkGroup(whole: boolean, data: unknown): void {
-  const { add = [], remove = [] } = groupChange(whole, data);
-  if (!isNames(add) || !isNames(remove)) {
-    throw new TypeError('A topic is a list of names, a change {add: [], remove: []}.');
-  }
+function readGroup(whole: boolean, data: any): Group {
+  const group = whole ? { add: data ?? [] } : (data ?? {});
+  const { add = [], remove = [] } = group;
+  if (isNames(add) && isNames(remove)) return group;
+  throw new TypeError('A topic is a list of names; a change is {add, remove}.');
 }
 
 /** Applies a topic's change to its members. */
-function regroup(topic: number, whole: boolean, data: unknown): void {
-  const { add = [], remove = [] } = groupChange(whole, data);
+function regroup(topic: number, whole: boolean, { add, remove = [] }: Group): void {
   const names = new Set<string>(add);
   const leaving: (number | undefined)[] = whole
     ? membersOf(topic).filter((member) => !names.has(entityNames[member]!))
