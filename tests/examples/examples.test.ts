@@ -86,7 +86,7 @@ test(
   async () => {
     const status = run('status');
     await status.says(/^live$/);
-    await gateway.kill();
+    await gateway.down();
     await status.says(/^offline, next attempt in (1\d|20) s; Enter tries now$/);
     await gateway.start();
     status.child.stdin!.write('\n');

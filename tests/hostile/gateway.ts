@@ -1,54 +1,26 @@
 // The gateway's own process, sockets to it that keep no rules, and tokens of every kind.
-import { type ChildProcess, spawn } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { WebSocket } from 'ws';
+import { GatewayProcess } from '../gateway/process.mjs';
 import type { Frame } from '../package/server.js';
-
-/** The gateway's binary; `npm test` builds it and says where it is. */
-const binary = process.env['INORDER_GATEWAY'] || join(import.meta.dirname, '../../target/debug/inorder-gateway');
 
 /** Tells a hang from a slow machine. */
 export const PATIENCE_MS = 30_000;
 
 export const SECRET = 'the secret that must never be logged';
 
-export class Gateway {
-  address = '';
-  readonly log: string[] = [];
-  readonly #child: ChildProcess;
-
-  /** Starts a gateway in memory that wants tokens. */
-  constructor(...args: string[]) {
-    const all = ['--port', '0', '--secret', SECRET, '--workload', 'none', '--log', 'trace', ...args];
-    this.#child = spawn(binary, all, { stdio: ['ignore', 'pipe', 'pipe'] });
-    createInterface({ input: this.#child.stderr! }).on('line', (line) => this.log.push(line));
-  }
-
-  async ready(): Promise<this> {
-    for await (const line of createInterface({ input: this.#child.stdout! })) {
-      const address = /listening on http:\/\/(\S+)/.exec(line)?.[1];
-      if (!address) continue;
-      this.address = address;
-      return this;
-    }
-    throw new Error(`the gateway ended:\n${this.log.join('\n')}`);
+/** A gateway in memory that wants tokens. */
+export class Gateway extends GatewayProcess {
+  async start(...args: string[]): Promise<this> {
+    await this.up('--secret', SECRET, '--workload', 'none', '--log', 'trace', ...args);
+    return this;
   }
 
   /** Bytes of memory that its process has, as the kernel counts them. */
   get memory(): number {
-    const kib = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${this.#child.pid}/status`, 'utf8'))?.[1];
+    const kib = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${this.pid}/status`, 'utf8'))?.[1];
     return Number(kib) * 1024;
-  }
-
-  get isAlive(): boolean {
-    return this.#child.exitCode === null && this.#child.signalCode === null;
-  }
-
-  stop(): void {
-    this.#child.kill('SIGKILL');
   }
 
   async request(
@@ -57,7 +29,7 @@ export class Gateway {
     headers: Record<string, string>,
     body?: string,
   ): Promise<[number, Frame]> {
-    const response = await fetch(`http://${this.address}${path}`, { method, headers, body: body ?? null });
+    const response = await fetch(this.url + path, { method, headers, body: body ?? null });
     return [response.status, (await response.json()) as Frame];
   }
 
@@ -92,7 +64,7 @@ export class Peer {
   #wake = (): void => {};
 
   constructor(gateway: Gateway, { origin, protocol = 'inorder.v1.json' }: { origin?: string; protocol?: string } = {}) {
-    this.socket = new WebSocket(`ws://${gateway.address}/ws`, protocol, {
+    this.socket = new WebSocket(`${gateway.url.replace('http', 'ws')}/ws`, protocol, {
       ...(origin !== undefined && { origin }),
       perMessageDeflate: false,
       maxPayload: 64 << 20,

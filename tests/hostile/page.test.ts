@@ -12,7 +12,7 @@ const PAYLOAD = 'a payload that must never be logged';
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await new Gateway('--origin', 'https://app.example.com').ready();
+  gateway = await new Gateway().start('--origin', 'https://app.example.com');
   await gateway.post('job/1', { data: { v: 1, text: PAYLOAD } });
   await gateway.post('order/1', { data: { v: 1, text: PAYLOAD } });
   await gateway.post('topic/t', { data: { add: ['job/1', 'order/1'] } });
@@ -263,8 +263,7 @@ describe('how much may be asked', () => {
 
   test('1,000 connections that say nothing', async () => {
     const before = gateway.memory;
-    const [host, port] = gateway.address.split(':') as [string, string];
-    const open = Array.from({ length: 1_000 }, () => connect(Number(port), host).on('error', () => {}));
+    const open = Array.from({ length: 1_000 }, () => connect(gateway.port, '127.0.0.1').on('error', () => {}));
     await Promise.all(open.slice(0, 100).map((socket) => new Promise((resolve) => socket.once('connect', resolve))));
     const served = await servesOthers();
     console.log(
@@ -278,7 +277,7 @@ describe('how much may be asked', () => {
 
 test('neither secrets nor payloads are in the log, which tells everything it can', async () => {
   expect(await servesOthers()).toBeLessThan(5_000);
-  expect(gateway.isAlive).toBe(true);
+  expect(gateway.pid).toBeDefined();
   const log = gateway.log.join('\n');
   console.log(`${gateway.log.length} lines of log at its most talkative`);
   expect(gateway.log.length).toBeGreaterThan(20);

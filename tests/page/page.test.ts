@@ -101,7 +101,7 @@ test(
     const epoch = [...(await readTruth(gateway.url)).values()][0]?.epoch;
     producer.run(10);
     await page.waitForTimeout(1_500);
-    await gateway.kill();
+    await gateway.down();
     await until(RIGHT_MS, async () => ((await label()) === 'Offline' ? [] : [await label()]));
     const syncs = new Set([...(await readColumn(page, 'inorder')).values()].map(({ sync }) => sync));
     expect([...syncs].filter((sync) => sync !== 'stale' && sync !== 'final')).toEqual([]);

@@ -1,3 +1,5 @@
+import { post } from '../gateway/post.mjs';
+
 /** One change as the log has it. */
 export interface Logged {
   readonly seq: number;
@@ -20,9 +22,6 @@ export interface Truth extends State {
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** How long something that was not stored waits for the next try, in milliseconds. */
-const RETRY_MS = 200;
-
 /** Jobs that are open at a time. */
 const OPEN = 8;
 
@@ -44,22 +43,8 @@ export class Producer {
   /** Posts one change. Tried until it is stored, always with the same id. */
   async post(entity: string, status: string | undefined, data: Record<string, unknown>): Promise<void> {
     this.#ids += 1;
-    const body = JSON.stringify({ id: `t${this.#ids}`, status, data });
-    for (;;) {
-      const answer = await fetch(`${this.url}/entities/${entity}/events`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body,
-        signal: AbortSignal.timeout(5_000),
-      }).catch(() => undefined);
-      if (answer?.ok) {
-        const { epoch, seq } = (await answer.json()) as { epoch: string; seq: number };
-        this.stored(entity, epoch, { seq, data, ...(status === undefined ? {} : { status }) });
-        return;
-      }
-      if (answer && answer.status < 500) throw new Error(`${entity}: ${answer.status} ${await answer.text()}`);
-      await pause(RETRY_MS);
-    }
+    const { epoch, seq } = await post(this.url, entity, { id: `t${this.#ids}`, status, data });
+    this.stored(entity, epoch, { seq, data, ...(status === undefined ? {} : { status }) });
   }
 
   /** Runs jobs until `stop`, one change each `every` milliseconds. */

@@ -1,64 +1,29 @@
 // One real gateway, whose process dies and comes back on the same file.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { start } from '../../scripts/tools.mjs';
-
-/** A gateway that does not come up is a failure with a name, in milliseconds. */
-const READY_MS = 30_000;
+import { GatewayProcess } from '../gateway/process.mjs';
 
 const REDUCE = ['gauge', 'price'].flatMap((model) => ['--reduce', `${model}=replace`]);
 
-export class Gateway {
-  #folder = mkdtempSync(join(tmpdir(), 'inorder-soak-'));
-  #child;
-  #port = 0;
-  #log = [];
+export class Gateway extends GatewayProcess {
   /** Settings of faults by key; a process that starts knows none. */
   #faults = new Map();
-  /** Called when the process is down. */
+  /** Called when the process is dead. */
   #waiting = [];
 
-  constructor(binary) {
-    this.binary = binary;
-  }
-
-  get url() {
-    return `http://127.0.0.1:${this.#port}`;
-  }
-
-  /** Starts it: at first on a free port, then on that one. */
   async start() {
-    const place = ['--port', String(this.#port), '--database', join(this.#folder, 'log.db')];
-    const args = ['--open', '--faults', '--heartbeat', '5', '--log', 'error', ...place, ...REDUCE];
-    this.#port = await new Promise((resolve, reject) => {
-      const fail = (why) => reject(new Error(`the gateway ${why}\n${this.#log.join('\n')}`));
-      const timer = setTimeout(() => fail(`did not listen within ${READY_MS} ms`), READY_MS);
-      this.#child = start(this.binary, args, {
-        onLine: (line) => {
-          this.#log.push(line);
-          const port = /listening on http:\/\/[^:]+:(\d+)/.exec(line)?.[1];
-          if (!port) return;
-          clearTimeout(timer);
-          resolve(Number(port));
-        },
-      });
-      this.#child.done.then(({ code }) => fail(`ended with ${code}`));
-    });
+    await this.up('--open', '--faults', '--heartbeat', '5', '--log', 'error', ...this.inFile(), ...REDUCE);
     for (const [key, faults] of this.#faults) await this.#put(key, faults);
   }
 
   /** Kills its process and starts another after a while. */
   async kill(ms) {
-    this.#child.kill('SIGKILL');
-    await this.#child.done;
+    await this.down();
     for (const call of this.#waiting.splice(0)) call();
     await new Promise((resolve) => setTimeout(resolve, ms));
     await this.start();
   }
 
-  /** Resolves when the process is down the next time. */
-  down() {
+  /** Resolves when the process is dead the next time. */
+  dies() {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
@@ -96,14 +61,5 @@ export class Gateway {
       after = page.next;
     }
     return { epoch, entities: all };
-  }
-
-  /** Ends it and removes its file. */
-  async stop() {
-    if (this.#child) {
-      this.#child.kill('SIGKILL');
-      await this.#child.done;
-    }
-    rmSync(this.#folder, { recursive: true, force: true });
   }
 }

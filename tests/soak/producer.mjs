@@ -1,10 +1,8 @@
 // Posts changes as workers would, and tells the truth what was stored.
+import { post } from '../gateway/post.mjs';
 import { FINAL } from './truth.mjs';
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** How long something that was not stored waits for the next try, in milliseconds. */
-const RETRY_MS = 100;
 
 /** Jobs that are open at a time, and finished ones that stay in the topic. */
 const OPEN = 6;
@@ -33,23 +31,9 @@ export class Producer {
 
   /** Posts one change; tried until it is stored, always under the same id. */
   async post(entity, status, data) {
-    const body = JSON.stringify({ id: `soak-${++this.#ids}`, status, data });
-    for (;;) {
-      const answer = await fetch(`${this.url}/entities/${entity}/events`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body,
-        signal: AbortSignal.timeout(5_000),
-      }).catch(() => undefined);
-      const said = await answer?.json().catch(() => undefined);
-      if (answer?.ok && said) {
-        this.stored += 1;
-        this.truth.add(entity, said.epoch, { seq: said.seq, status, data });
-        return;
-      }
-      if (answer && answer.status < 500) throw new Error(`${entity}: ${answer.status} ${JSON.stringify(said)}`);
-      await pause(RETRY_MS);
-    }
+    const { epoch, seq } = await post(this.url, entity, { id: `soak-${++this.#ids}`, status, data });
+    this.stored += 1;
+    this.truth.add(entity, epoch, { seq, status, data });
   }
 
   /** Posts a change every `ms` until `rest`. */

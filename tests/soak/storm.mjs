@@ -144,7 +144,7 @@ export class Storm {
       deed('freeze', () => engine.freeze(time(2_000, 6_000))),
       deed('leave', async () => {
         // Firefox keeps no page whose socket is open.
-        if (engine.needsSilence) await Promise.race([gateway.down(), pause(10_000)]);
+        if (engine.needsSilence) await Promise.race([gateway.dies(), pause(10_000)]);
         await engine.leave(this.away, time(300, 2_000));
       }),
       deed('half open', () => gateway.ask('POST', `/faults/half_open?key=${name}`).catch(() => undefined)),
