@@ -181,7 +181,8 @@ counters! {
         page.event(6);
         page.snapshot(None, E, 6);
         page.snapshot(None, E, 5);
-    } => "applied 1, duplicates 1, stale 1"
+        page.snapshot(None, E, 4);
+    } => "applied 1, duplicates 1, stale 2"
     epochs_under_suspicion: |page: &mut Page| {
         for epoch in 10..19 {
             page.of_epoch(Epoch(epoch), 6);

@@ -878,6 +878,7 @@ fn a_part_starts_the_deadline_of_a_subscription_again() {
     assert!(page.client.handle_part(page.now, page.job, Some(page.asked)));
     page.pass(4_999 + 1 + 5_000);
     assert_eq!((page.count("subscribe"), page.count("gave up")), (7, 0));
+    assert!(page.client.handle_part(page.now, page.job, Some(page.asked)));
     page.answer(5);
     let pings = page.count("ping");
     page.pass(10_000);
@@ -1281,7 +1282,7 @@ fn slots_go_to_who_tried_least() {
     let config = Config { max_requests: 1, ..Config::default() };
     let mut page = Page::live_with(config, Model::default(), None, Can { heads: false, ..ALL });
     let a = page.job;
-    let [b, c, d] = [(); 3].map(|()| page.another());
+    let [b, c, d, e] = [(); 4].map(|()| page.another());
     page.said.clear();
     let ahead = |page: &mut Page, id| page.gives(id, 7, EventId::NONE, 1, Status::NONE);
     let fills = |page: &mut Page, id| page.gives(id, 6, EventId::NONE, 1, Status::NONE);
@@ -1298,14 +1299,13 @@ fn slots_go_to_who_tried_least() {
     fills(&mut page, b);
     assert_eq!(page.whom, [a, b, d], "what is a first try goes before a snapshot");
     page.pass(100);
-    ahead(&mut page, b);
-    page.gives(b, 9, EventId::NONE, 1, Status::NONE);
+    ahead(&mut page, e);
     page.pass(2_900);
-    assert_eq!(page.whom, [a, b, d, b], "a first try before a second");
-    page.gives(b, 8, EventId::NONE, 1, Status::NONE);
-    assert_eq!(page.whom, [a, b, d, b, d], "a second try before a snapshot");
+    assert_eq!(page.whom, [a, b, d, e], "a first try before a second");
+    fills(&mut page, e);
+    assert_eq!(page.whom, [a, b, d, e, d], "a second try before a snapshot");
     page.pass(3_000);
-    assert_eq!(page.whom, [a, b, d, b, d, c], "of two snapshots the one that waits longer");
+    assert_eq!(page.whom, [a, b, d, e, d, c], "of two snapshots the one that waits longer");
 }
 
 /// R21: the routine question of a reconciliation is not shown; one that has a reason is.
@@ -1718,7 +1718,7 @@ fn the_floor_of_an_end_holds() {
         page.answer(4);
         page.pass(2_000);
     }
-    assert_eq!((page.sync(), page.seq()), (Sync::Final, Some(6)));
+    assert_eq!((page.sync(), page.seq(), page.client.stats().stale), (Sync::Final, Some(6), 3));
 }
 
 #[test]
@@ -1822,7 +1822,7 @@ fn a_replay_that_is_gone_late_leaves_the_snapshot_that_is_out() {
     assert_eq!(page.when("snapshot"), [6_100]);
     page.client.handle_gone(page.now, page.job, request);
     page.drain();
-    page.pass(100);
+    page.pass(2_000);
     assert_eq!(page.count("snapshot"), 1);
 }
 
@@ -1945,6 +1945,14 @@ fn who_is_live_or_final_waits_for_no_topic() {
     page.client.add_member(page.now, of.topic, ended);
     page.drain();
     assert_eq!(page.client.poll_timeout(), before);
+    let member = of.member();
+    let page = &mut of.page;
+    page.gives(member, 6, EventId::NONE, 1, COMPLETED);
+    page.client.remove_member(page.now, of.topic, member);
+    page.client.add_member(page.now, of.topic, member);
+    page.drain();
+    page.pass(1_000);
+    assert!(page.client.poll_timeout() > Some(page.now + 10_000), "nothing but the next ping is due");
 }
 
 #[test]
@@ -1970,9 +1978,9 @@ fn who_leaves_one_of_two_topics_stays_live() {
 }
 
 #[test]
-fn who_leaves_its_topic_while_it_waits_after_an_error_is_asked_for_once() {
+fn who_leaves_its_topic_while_it_waits_after_an_error_is_asked_for_at_once() {
     let mut of = Topic::live();
-    let member = of.adds();
+    let member = of.member();
     let page = &mut of.page;
     page.client.subscribe(page.now, member);
     page.client.handle_error(page.now, ErrorCode::Other, None, Some(member), None);
@@ -1981,7 +1989,9 @@ fn who_leaves_its_topic_while_it_waits_after_an_error_is_asked_for_once() {
     page.client.remove_member(page.now, of.topic, member);
     page.drain();
     assert_eq!(page.count("subscribe"), 1);
-    page.answers(member, Some(page.asked), E, 5);
+    page.client.handle_subscribed(page.now, member, page.asked, E, 5);
+    page.drain();
+    assert_eq!(page.client.sync(member), Sync::Live, "and that is the end of the wait");
     page.pass(5_000);
     assert_eq!((page.count("subscribe"), page.count("snapshot"), page.client.sync(member)), (1, 0, Sync::Live));
 }
@@ -2060,4 +2070,29 @@ fn a_ping_that_is_not_due_keeps_its_time_when_the_page_wakes() {
         page.pass(next - 25_000 - asleep);
         assert_eq!(page.when("ping"), [25_000, next]);
     }
+}
+
+/// R8: with the end all suspicions end, too.
+#[test]
+fn after_the_end_no_other_epoch_is_asked_about() {
+    let mut page = Page::live();
+    page.of_epoch(F, 9);
+    assert_eq!(page.count("snapshot"), 1);
+    page.gives(page.job, 6, EventId::NONE, 1, COMPLETED);
+    page.pass(20_000);
+    assert_eq!((page.count("snapshot"), page.sync(), page.client.requests_out()), (1, Sync::Final, 0));
+}
+
+/// R36, while there is nothing to go back to.
+#[test]
+fn three_snapshots_that_fail_are_enough_for_who_joins() {
+    let mut page = Page::dialed();
+    page.welcome(None, ALL);
+    page.rejects = true;
+    for gave_up in [0, 0, 1] {
+        page.answer(5);
+        assert_eq!(page.count("gave up"), gave_up);
+        page.pass(2_500);
+    }
+    assert_eq!((page.count("rollback"), page.sync()), (3, Sync::Failed));
 }

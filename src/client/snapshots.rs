@@ -280,13 +280,10 @@ impl<P> Client<P> {
         recovery.lag = 0;
         recovery.flaps = 0;
         recovery.errors = 0;
-        if recovery.fault_at <= seq {
-            recovery.faults = 0;
-        }
         if recovery.asked.gap <= seq {
             recovery.asked.gap = 0;
         }
-        if recovery.faults < AGREEING_ANSWERS {
+        if recovery.faults < AGREEING_ANSWERS || recovery.fault_at <= seq {
             recovery.failed = false;
         }
         entity.move_to(epoch, seq);
