@@ -45,7 +45,7 @@ const COMMITS = [
   { writers: 64, entities: 64 },
   { writers: 16, entities: 1 },
 ];
-const PARTITIONS = [1, 8];
+const PARTITIONS = [1, 4, 8];
 /** Nothing takes longer; what is lost is said. */
 const PATIENCE_MS = 120_000;
 /** The kernel's clock ticks a second, in /proc. */

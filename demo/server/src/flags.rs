@@ -28,7 +28,7 @@ pub struct Flags {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, default_value = "memory", value_parser = place)]
     pub database: Place,
 
-    /// Partitions of a log in PostgreSQL, fixed when its tables are made: entities of different ones are written at the same time. Without it: 8, or as many as the database has.
+    /// Partitions of a log in PostgreSQL, fixed when its tables are made: entities of different ones are written at the same time. Without it: 4, or as many as the database has.
     #[arg(long, env = "INORDER_PARTITIONS", value_name = "N", value_parser = partitions)]
     pub partitions: Option<usize>,
 

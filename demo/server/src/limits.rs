@@ -72,8 +72,9 @@ pub const WRITER_QUEUE: usize = 4_096;
 /// Writes in one transaction: enough to share the cost of an fsync, few enough to commit within milliseconds.
 pub const WRITER_BATCH: usize = 512;
 
-/// Partitions that a log in PostgreSQL gets unless it is told otherwise: see `docs/deploy.md` for what they buy.
-pub const PARTITIONS: usize = 8;
+/// Partitions that a log in PostgreSQL gets unless it is told otherwise. Each makes batches smaller, which costs CPU, and
+/// lets one more be flushed at the same time; `docs/deploy.md` has the figures.
+pub const PARTITIONS: usize = 4;
 
 /// Partitions that a log may have. Each costs every gateway a connection, and each has its row in every cursor.
 pub const MAX_PARTITIONS: usize = 32;

@@ -442,6 +442,28 @@ pub enum Page {
     OtherEpoch,
 }
 
+impl Page {
+    /// The last number that is wanted and there; or the answer, when there is no event to read.
+    fn last_of(from: u64, to: Option<u64>, head: u64, oldest: u64) -> Result<u64, Page> {
+        let last = to.map_or(head, |to| to.min(head));
+        if from > head + 1 {
+            Err(Page::Ahead { head })
+        } else if from > last {
+            Err(Page::Events { events: Vec::new(), head, ended: true })
+        } else if from < oldest {
+            Err(Page::Gone { oldest, head })
+        } else {
+            Ok(last)
+        }
+    }
+
+    /// Events that were read, of those up to `last`.
+    fn read(events: Vec<Stored>, head: u64, last: u64) -> Page {
+        let ended = events.last().is_none_or(|event| event.seq >= last);
+        Page::Events { events, head, ended }
+    }
+}
+
 /// What is needed to resume a topic, of one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopicRead {

@@ -50,7 +50,7 @@ use crate::name;
 use crate::rows::{Cursor, Rows};
 
 /// Connections that read at the same time. With one for each partition, one for what concerns all of them and the
-/// listener's, five gateways fit into PostgreSQL's hundred.
+/// listener's, seven gateways fit into PostgreSQL's hundred.
 const READERS: u32 = 8;
 
 /// How long a transaction waits for a lock, and how long it may stand idle while it holds some: a gateway
@@ -593,19 +593,10 @@ impl Postgres {
         }
         let Some(first) = rows.first() else { return Err(lost()) };
         let (head, oldest) = (number(first, 3)?, number(first, 4)?);
-        if from > head + 1 {
-            return Ok(Page::Ahead { head });
+        match Page::last_of(from, to, head, oldest) {
+            Ok(last) => Ok(Page::read(stored(&rows, 5, &current)?, head, last)),
+            Err(answer) => Ok(answer),
         }
-        let last = to.map_or(head, |to| to.min(head));
-        if from > last {
-            return Ok(Page::Events { events: Vec::new(), head, ended: true });
-        }
-        if from < oldest {
-            return Ok(Page::Gone { oldest, head });
-        }
-        let events = stored(&rows, 5, &current)?;
-        let ended = events.last().is_none_or(|event| event.seq >= last);
-        Ok(Page::Events { events, head, ended })
     }
 
     /// See [`super::Log::topic`].

@@ -446,16 +446,10 @@ impl Sqlite {
         };
         // Number 0 stands before the first and is no event.
         let from = from.max(1);
-        if from > head + 1 {
-            return Ok(Page::Ahead { head });
-        }
-        let last = to.map_or(head, |to| to.min(head));
-        if from > last {
-            return Ok(Page::Events { events: Vec::new(), head, ended: true });
-        }
-        if from < oldest {
-            return Ok(Page::Gone { oldest, head });
-        }
+        let last = match Page::last_of(from, to, head, oldest) {
+            Ok(last) => last,
+            Err(answer) => return Ok(answer),
+        };
         let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {EVENT} FROM event WHERE entity = ? AND epoch = ? AND seq BETWEEN ? AND ? ORDER BY seq LIMIT ?"
         )))
@@ -476,8 +470,7 @@ impl Sqlite {
             }
             events.push(event);
         }
-        let ended = events.last().is_none_or(|event| event.seq >= last);
-        Ok(Page::Events { events, head, ended })
+        Ok(Page::read(events, head, last))
     }
 
     /// See [`super::Log::topic`].
