@@ -1648,6 +1648,10 @@ fn everybody_is_cared_for_once_the_outputs_are_done() {
     page.event(7);
     page.pass(100);
     page.client.handle_gone(page.now, page.job, page.asked);
+    page.drain();
+    assert!(page.client.is_cared_for(page.job));
+    let stale = Snapshot { request: Some(page.asked), epoch: E, seq: 3, status: RUNNING };
+    page.client.handle_snapshot(page.now, page.job, stale, ());
     assert!(!page.client.is_cared_for(page.job), "it is to be asked for");
     page.drain();
     assert!(page.client.is_cared_for(page.job));
@@ -2095,4 +2099,18 @@ fn three_snapshots_that_fail_are_enough_for_who_joins() {
         page.pass(2_500);
     }
     assert_eq!((page.count("rollback"), page.sync()), (3, Sync::Failed));
+}
+
+/// Who has no position has no number to ask from.
+#[test]
+fn an_error_within_the_pages_of_a_join_is_followed_by_a_snapshot() {
+    let mut page = Page::dialed();
+    page.welcome(None, ALL);
+    let request = page.asked;
+    assert!(page.client.begin_replay(page.now, page.job, request));
+    page.client.end_replay(page.now, page.job, request, false);
+    page.drain();
+    page.fails(Some(request));
+    page.pass(4_000);
+    assert_eq!((page.count("replay"), page.count("snapshot")), (0, 2));
 }
