@@ -191,7 +191,8 @@ export async function bundle(wasm, { entries, dir, debug }) {
       // Not `reduce_funcs`: a function that is used once would be made anew at each call.
       compress: { passes: 3, pure_getters: true, unsafe_arrows: true, keep_fargs: false, reduce_funcs: false },
       mangle: { properties: { regex: INTERNAL } },
-      format: { wrap_func_args: false, preamble },
+      // Lines in place of semicolons: when an option is wrong, Node shows the line that threw before what it says.
+      format: { wrap_func_args: false, semicolons: false, preamble },
       sourceMap: { content: map, includeSources: true, url: `${fileName}.map` },
     });
     await writeFile(join(dir, fileName), small.code);

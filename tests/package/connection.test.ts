@@ -122,7 +122,7 @@ describe('dialing', () => {
     await world.pass(5_000);
     expect(world.sockets.map(({ url }) => url)).toEqual(['ws://server.test/3']);
     expect(world.codes).toEqual(['url', 'url']);
-    expect((world.errors[1]!.cause as Error).message).toContain("'ws:' instead of 'http:'");
+    expect((world.errors[1]!.cause as Error).message).toContain("'ws:', not 'http:'");
   });
 
   test('r23_a_function_that_never_answers_is_aborted', async () => {

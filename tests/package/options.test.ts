@@ -9,8 +9,8 @@ describe('wrong options', () => {
   test.each([
     [undefined, /Option `url` is missing, and `models`\./],
     ['wss://server.test/ws', /Option `url` is missing, and `models`\./],
-    [{ ...good, url: 'https://server.test' }, /'wss:' instead of 'https:'/],
-    [{ ...good, url: '/ws' }, /a full address/],
+    [{ ...good, url: 'https://server.test' }, /a full address with 'wss:' or 'ws:', not 'https:'\./],
+    [{ ...good, url: '/ws' }, /a full address with 'wss:' or 'ws:'\./],
     [{ ...good, url: 'ftp://server.test' }, /a full address with 'wss:'/],
     [{ ...good, urls: 'wss://server.test' }, /`urls` is unknown; known are timeout/],
     [{ ...good, models: undefined }, /`models` must name up to 254 models/],

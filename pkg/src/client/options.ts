@@ -157,9 +157,7 @@ export function wrongUrl(url: unknown): string | undefined {
     // Said below.
   }
   if (/^wss?:$/.test(scheme)) return undefined;
-  return /^http/.test(scheme)
-    ? `an address with '${scheme.replace('http', 'ws')}' instead of '${scheme}'`
-    : "a full address with 'wss:' or 'ws:'";
+  return `a full address with 'wss:' or 'ws:'${scheme && `, not '${scheme}'`}`;
 }
 
 function readModel(name: string, given: any, isTopic = false): Model {
