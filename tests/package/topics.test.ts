@@ -94,6 +94,26 @@ describe('membership', () => {
     expect(resume).toMatchObject({ entity: 'topic/all', epoch: 'E', after: 1, cursor: 'c7' });
   });
 
+  test('r39_a_long_list_of_who_is_behind_goes_on_in_further_frames', async () => {
+    const names = Array.from({ length: 2_000 }, (_, i) => `job/${i}-${'x'.repeat(40)}`);
+    const { socket, world } = await follow([]);
+    change(socket, 2, { add: names });
+    for (const name of names.slice(0, 1_000)) push(socket, name, 7);
+    socket.end(1006);
+    await world.pass(1_000);
+    world.socket.open();
+    const frames = world.socket.of('subscribe');
+    expect(frames.length).toBeGreaterThan(1);
+    for (const frame of frames) expect(JSON.stringify(frame).length).toBeLessThanOrEqual(64 << 10);
+    const items = frames.flatMap((frame) => frame['entities']);
+    const topic = { entity: 'topic/all', epoch: 'E', after: 2, behind: expect.any(Array) };
+    for (const item of items) expect(item).toEqual(topic);
+    expect(new Set(frames.map((frame) => frame['request'])).size).toBe(1);
+    const behind = items.flatMap((item) => item.behind).toSorted(([a], [b]) => (a < b ? -1 : 1));
+    const expected = names.map((name, i) => (i < 1_000 ? [name, 'E', 7] : [name, null, null]));
+    expect(behind).toEqual(expected.toSorted(([a], [b]) => (a! < b! ? -1 : 1)));
+  });
+
   test('r31_a_topic_that_nobody_follows_lets_its_members_go', async () => {
     const { socket, world, stop } = await follow(['job/1', 'job/2'], { linger: 0 });
     stop();

@@ -28,17 +28,18 @@ import { askToken, dial, drop, onTimeout, tokenCause } from './connection.js';
 import { discard, drainAtOnce, enter, give, listenToCore, registers, wasm } from './core.js';
 import { emit, eventsOf, follow, isClosed, report, stopCalling } from './delivery.js';
 import {
-  cellOf,
   change,
   entityNames,
   fail,
   fetch,
   forget,
+  forgetEnding,
   handleOf,
   keepAll,
   read,
   setSync,
   stall,
+  tellFinal,
 } from './entities.js';
 import { endings } from './iterate.js';
 import { connect, end, onTrap, setStatus, status, statusSource } from './start.js';
@@ -53,11 +54,7 @@ const OUTPUTS: Readonly<Record<number, (a: number, b: number, registers: Float64
   [OUT_SYNC]: setSync,
   [OUT_GAP]: (handle, _, { 12: from, 13: to }) =>
     emit('gap', () => ({ entity: entityNames[handle]!, from: from!, to: to! })),
-  [OUT_FINAL]: (handle) =>
-    emit('final', () => {
-      const { status, seq, state } = cellOf(handle).show_();
-      return { entity: entityNames[handle]!, status, seq, state };
-    }),
+  [OUT_FINAL]: tellFinal,
   [OUT_FAULT](handle, fault) {
     const code = codeOf(fault);
     if (sourceFailure && code === 'server') fail(handle, 'source', sourceFailure.cause);
@@ -75,7 +72,10 @@ const OUTPUTS: Readonly<Record<number, (a: number, b: number, registers: Float64
 
 listenToCore({
   output_: (kind, registers) => OUTPUTS[kind]!(registers[0]!, registers[1]!, registers),
-  idle_: sendCommands,
+  idle_() {
+    forgetEnding();
+    sendCommands();
+  },
   timeout_: onTimeout,
   trap_: onTrap,
 });

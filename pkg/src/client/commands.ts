@@ -33,6 +33,9 @@ interface Command {
   readonly items_: any[];
 }
 
+/** Members that are behind, for each naming of their topic: 30 KB where all have long names. */
+const BEHINDS = 100;
+
 let commands: Command[] = [];
 
 /** Why user code did not answer, while the core hears of it. */
@@ -63,9 +66,13 @@ export function collect(
         cursor: hasCursor ? cell?.cursor_ : undefined,
       });
       break;
-    case BEHIND:
-      (items.at(-1).behind ??= []).push([entity, epochName, after]);
+    case BEHIND: {
+      let item = items.at(-1);
+      // A long list goes on in a topic that is named again.
+      if (item.behind?.length === BEHINDS) items.push((item = { ...item, behind: undefined }));
+      (item.behind ??= []).push([entity, epochName, after]);
       break;
+    }
     case SEND_REPLAY: {
       const range = { epoch: epochName!, from, ...(to >= 0 && { to }) };
       if (!replayFrom) items.push({ entity, ...range });

@@ -18,7 +18,7 @@ import { Cell, type Frame, makeChange, type Members, NO_READERS, SYNCS } from '.
 import { IS_SHOWN } from '../errors.js';
 import type { ErrorCode } from '../public/api.js';
 import { isNames } from '../reduce.js';
-import { drain, enter, give, hold, isBusy, put, registers, release, wasm } from './core.js';
+import { drain, enter, give, hold, isBusy, later, put, registers, release, wasm } from './core.js';
 import { changes, deliverPending, emit, isClosed, isSync, notify, report, THREW } from './delivery.js';
 import { epochNames, epochOf, statusNames, statusOf } from './names.js';
 import { kinds, type Model, models, STATUSES } from './options.js';
@@ -69,6 +69,9 @@ let inHand = NONE;
 export function takeInHand(handle: number): void {
   inHand = handle;
 }
+
+/** The entity whose end was shown, but not told yet. */
+let ending = NONE;
 
 // Of the change in hand, if it came out of the core.
 let isReset = false;
@@ -322,8 +325,11 @@ function commit(
     // Shown at once, not in a second call.
     if (locks) cell.sync_ = FINAL_SYNC;
   } else slots[handle] = state;
-  // A trap in there must not keep the change from those who wait for it.
-  if (locks) enter(lock, handle);
+  // A trap in there must not keep the change from those who wait for it, nor the end.
+  if (locks) {
+    if (cell) ending = handle;
+    enter(lock, handle);
+  }
   if (changes.subscriptions_[0] || (cell && cell.readers_ !== NO_READERS)) {
     const shown = cell ?? { epoch_: epochNames[epoch], status_: named ?? statusNames[read(handle)[4]!] };
     const kind = whole ? 'snapshot' : 'event';
@@ -337,6 +343,20 @@ function commit(
 
 function lock(handle: number): void {
   put(LOCK, handle);
+}
+
+/** Tells that an entity has ended. */
+export function tellFinal(handle: number): void {
+  ending = NONE;
+  emit('final', () => {
+    const { status, seq, state } = cellOf(handle).show_();
+    return { entity: entityNames[handle]!, status, seq, state };
+  });
+}
+
+/** The core has said all: who has ended was told. */
+export function forgetEnding(): void {
+  if (wasm) ending = NONE;
 }
 
 /** An entity changed: tells who listens, and ends who reads when it is final. */
@@ -516,4 +536,6 @@ export function restore(): void {
     else if (traits[handle]! <= MODEL_MASK) give(RELEASE, handle);
   });
   for (const cell of byName.values()) if (typeof cell === 'object' && cell.handle_ < 0) subscribe(cell);
+  const ended = ending;
+  if (ended >= 0) later(() => tellFinal(ended));
 }

@@ -185,6 +185,10 @@ class World {
       if (before?.sync === 'final') faults.push(`#${snapshot.seq} is shown after the final state`);
     });
     if (new Set(this.finals).size !== this.finals.length) faults.push(`final twice: ${this.finals}`);
+    for (const entity of ['job/1', 'job/2', 'job/3', 'job/4']) {
+      const isFinal = server.status(entity, server.head(entity)) === 'completed';
+      if (isFinal && !this.finals.includes(entity)) faults.push(`the end of ${entity} is not told`);
+    }
   }
 }
 
