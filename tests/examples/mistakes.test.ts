@@ -1,4 +1,5 @@
 // What a newcomer is told: the first mistakes of docs/errors.md, made in Node and in Chromium with real sockets.
+import { spawnSync } from 'node:child_process';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
@@ -6,7 +7,7 @@ import { WebSocket, WebSocketServer } from 'ws';
 import { createClient, InorderError, model, type Client, type ClientOptions } from 'inorder';
 import type { Browser } from 'playwright-core';
 import { launch } from '../page/browser.js';
-import { read } from '../package/pages.js';
+import { read, root } from '../package/pages.js';
 
 const TIMEOUT_MS = 60_000;
 
@@ -240,3 +241,14 @@ test.each(Object.keys(MISTAKES))(
   },
   TIMEOUT_MS,
 );
+
+test('Node shows the mistake, not the whole package', () => {
+  const program = `import { createClient } from 'inorder';
+    createClient({ url: 'wss://example.com/ws', models: {}, linger: 'long' });`;
+  const { stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    cwd: root,
+    encoding: 'utf8',
+  });
+  expect(stderr).toMatch(/^InorderError: Option `linger` must be a whole number from 0 to \d+\.$/m);
+  expect(stderr.length).toBeLessThan(2_500);
+});
