@@ -1746,14 +1746,23 @@ fn a_gap_is_reported_once() {
 
 #[test]
 fn who_was_given_up_and_is_told_of_a_new_epoch_recovers() {
-    let mut page = Page::live();
-    page.of_epoch(F, 9);
-    page.pass(60_000);
-    assert_eq!((page.count("gave up"), page.sync()), (1, Sync::Failed));
-    page.answers(page.job, None, F, 5);
-    assert_ne!(page.sync(), Sync::Failed);
-    page.pass(100);
-    assert_eq!((page.sync(), page.count("replay")), (Sync::Recovering, 1));
+    for failed_before in [false, true] {
+        let mut page = Page::live();
+        if failed_before {
+            page.of_epoch(F, 9);
+            page.spoilt = 6;
+            page.event(6);
+            page.answer(6);
+            assert_eq!((page.count("rollback"), page.seq(), page.sync()), (1, Some(6), Sync::Live));
+        }
+        page.of_epoch(F, 9);
+        page.pass(60_000);
+        assert_eq!((page.count("gave up"), page.sync()), (1, Sync::Failed));
+        page.answers(page.job, None, F, 5);
+        assert_ne!(page.sync(), Sync::Failed);
+        page.pass(100);
+        assert_eq!((page.sync(), page.count("replay")), (Sync::Recovering, 1));
+    }
 }
 
 /// A number that voids what was before it ends what was asked about that, and nothing of what brings it.
@@ -1981,23 +1990,30 @@ fn who_leaves_one_of_two_topics_stays_live() {
     assert_eq!(page.count("subscribe"), 1, "nothing else covers it");
 }
 
+/// The wait after an error ends with it: what follows is a question of its own.
 #[test]
 fn who_leaves_its_topic_while_it_waits_after_an_error_is_asked_for_at_once() {
-    let mut of = Topic::live();
-    let member = of.member();
-    let page = &mut of.page;
-    page.client.subscribe(page.now, member);
-    page.client.handle_error(page.now, ErrorCode::Other, None, Some(member), None);
-    page.drain();
-    page.said.clear();
-    page.client.remove_member(page.now, of.topic, member);
-    page.drain();
-    assert_eq!(page.count("subscribe"), 1);
-    page.client.handle_subscribed(page.now, member, page.asked, E, 5);
-    page.drain();
-    assert_eq!(page.client.sync(member), Sync::Live, "and that is the end of the wait");
-    page.pass(5_000);
-    assert_eq!((page.count("subscribe"), page.count("snapshot"), page.client.sync(member)), (1, 0, Sync::Live));
+    for live in [false, true] {
+        let mut of = Topic::live();
+        let member = if live { of.member() } else { of.adds() };
+        let page = &mut of.page;
+        page.client.subscribe(page.now, member);
+        page.drain();
+        page.client.handle_error(page.now, ErrorCode::Other, None, Some(member), None);
+        page.drain();
+        page.said.clear();
+        page.client.remove_member(page.now, of.topic, member);
+        page.drain();
+        assert_eq!(page.count("subscribe"), 1);
+        if live {
+            page.client.handle_gone(page.now, member, page.asked);
+            page.drain();
+            assert_eq!(page.count("snapshot"), 1);
+        } else {
+            page.pass(4_999);
+            assert_eq!(page.count("subscribe"), 1);
+        }
+    }
 }
 
 /// R16: what is held behind a hole that a replay left is shown when a snapshot closes it.
@@ -2113,4 +2129,22 @@ fn an_error_within_the_pages_of_a_join_is_followed_by_a_snapshot() {
     page.fails(Some(request));
     page.pass(4_000);
     assert_eq!((page.count("replay"), page.count("snapshot")), (0, 2));
+}
+
+/// An event that came before its snapshot asks for that after the grace, whoever else comes meanwhile.
+#[test]
+fn a_member_whose_snapshot_was_overtaken_waits_no_longer_for_others() {
+    let mut of = Topic::live();
+    let [overtaken, other] = [(); 2].map(|()| of.adds());
+    let page = &mut of.page;
+    page.said.clear();
+    for id in [overtaken, other] {
+        page.gives(id, 7, EventId::NONE, 1, Status::NONE);
+    }
+    page.pass(50);
+    page.answers(other, None, E, 7);
+    page.pass(49);
+    assert_eq!(page.count("snapshot"), 0);
+    page.pass(1);
+    assert_eq!((page.when("snapshot"), page.whom.last()), (vec![100], Some(&overtaken)));
 }
