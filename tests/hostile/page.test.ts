@@ -84,8 +84,8 @@ describe('who may come', () => {
     const peer = new Peer(gateway);
     await peer.opened;
     const began = performance.now();
-    expect(await peer.ended).toBe(4401);
-    expect(peer.frames.map((frame) => frame['code'])).toEqual(['unauthorized']);
+    expect(await peer.ended).toBe(4408);
+    expect(peer.frames.map((frame) => frame['code'])).toEqual(['hello_required']);
     expect(performance.now() - began).toBeGreaterThan(4_000);
   });
 

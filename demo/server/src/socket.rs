@@ -50,6 +50,8 @@ impl End {
     /// A slow reader (G8).
     pub const SLOW: End = End { code: 1013, reason: "too slow a reader; resume", abandon: true };
     const TOO_LARGE: End = End { code: 1009, reason: "a frame has at most 256 KiB", abandon: false };
+    /// Not 4401: a page that was frozen while it dialed has a good token, and resumes.
+    const LATE: End = End { code: 4408, reason: "no hello within 5 seconds", abandon: false };
     const UNAUTHORIZED: End = End { code: 4401, reason: "unauthorized", abandon: false };
     const BAD: End = End { code: 4400, reason: "not what this protocol says", abandon: false };
     /// As if the wire was cut: no close frame.
@@ -221,8 +223,8 @@ impl Socket {
             message = timeout(HELLO_TIMEOUT, next_text(stream)) => match message {
                 Ok(message) => message?,
                 Err(_) => {
-                    self.error("unauthorized", "No hello came within 5 seconds.", None, None, None);
-                    return Err(End::UNAUTHORIZED);
+                    self.error("hello_required", "No hello came within 5 seconds.", None, None, None);
+                    return Err(End::LATE);
                 }
             },
             () = stops(&mut stopping) => return Err(self.stop()),

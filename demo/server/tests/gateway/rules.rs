@@ -422,12 +422,12 @@ async fn g10_origins_that_are_not_allowed_are_refused() {
 }
 
 #[tokio::test]
-async fn g10_a_socket_without_a_hello_is_closed_with_4401_after_5_s() {
+async fn g10_a_socket_without_a_hello_is_closed_with_4408_after_5_s() {
     let gateway = Gateway::quiet(&[]).await;
     let mut socket = Socket::try_open(&gateway, Opening::default()).await.unwrap();
     let begin = std::time::Instant::now();
     let (frames, code) = socket.rest().await;
-    assert_eq!((frames.len(), code), (1, 4401));
+    assert_eq!((frames.len(), code), (1, 4408));
     assert!((4..9).contains(&begin.elapsed().as_secs()));
 }
 
