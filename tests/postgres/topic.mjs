@@ -83,7 +83,10 @@ export async function topicAtScale({ Page, readTruth, writers, gateways, size, c
   const away = (count, come) => async (countFromHere) => {
     // The second heartbeat from here on brings a cursor that covers what the page shows, and the fifth one has no heads
     // of what changed before.
-    for (const cursors = page.cursors + 5; page.cursors < cursors; await sleep(20));
+    const until = now() + PATIENCE_MS;
+    for (const cursors = page.cursors + 5; page.cursors < cursors; await sleep(20)) {
+      if (now() > until) throw new Error(`${page.name} gets no heartbeats; it dialled ${page.dials} times`);
+    }
     const back = page.leave();
     countFromHere();
     await each(members.slice(0, count), change);

@@ -139,7 +139,8 @@ macro_rules! identity {
     };
 }
 
-/// The first three columns of every answer.
+/// The first three columns of every answer. `m` is the line of `meta` by its key: of a table that never changes the
+/// planner does not know how many lines it has.
 macro_rules! place {
     () => {
         concat!("m.epoch, ARRAY(SELECT row FROM partition ORDER BY id), m.identity = ", identity!())
@@ -200,6 +201,8 @@ impl Postgres {
             ("idle_in_transaction_session_timeout", BUSY_MS),
             // What is answered must outlive a crash, whatever the server's default is.
             ("synchronous_commit", "on"),
+            // Nothing here is worth compiling; where the planner expects too many rows, it would take half a second.
+            ("jit", "off"),
         ]);
         if !options.get_options().is_some_and(|options| options.contains("search_path")) {
             options = options.options([("search_path", SCHEMA)]);
@@ -467,7 +470,7 @@ impl Postgres {
                 sqlx::query(concat!(
                     "SELECT ",
                     place!(),
-                    ", v.partition, v.row, v.entity, v.seq, v.id, v.status, v.at, v.data FROM meta m LEFT JOIN LATERAL (
+                    ", v.partition, v.row, v.entity, v.seq, v.id, v.status, v.at, v.data FROM (SELECT * FROM meta WHERE id = 1) m LEFT JOIN LATERAL (
                        SELECT v.*, max(v.transaction) OVER (PARTITION BY v.partition ORDER BY v.row) AS turn
                        FROM unnest($1::bigint[]) WITH ORDINALITY a (row, partition) CROSS JOIN LATERAL (
                          SELECT * FROM event e WHERE e.partition = a.partition AND e.row > a.row
@@ -485,7 +488,8 @@ impl Postgres {
 
     /// See [`super::Log::last_rows`].
     pub async fn last_rows(&self) -> Result<Rows, Unavailable> {
-        let rows = self.ask(|| sqlx::query(concat!("SELECT ", place!(), " FROM meta m"))).await?;
+        let rows =
+            self.ask(|| sqlx::query(concat!("SELECT ", place!(), " FROM (SELECT * FROM meta WHERE id = 1) m"))).await?;
         Ok(place_of(&rows)?.rows)
     }
 
@@ -497,7 +501,7 @@ impl Postgres {
                 sqlx::query(concat!(
                     "SELECT ",
                     place!(),
-                    ", n.name, coalesce(e.seq, 0) FROM meta m LEFT JOIN unnest($1::text[]) WITH ORDINALITY n (name, at)
+                    ", n.name, coalesce(e.seq, 0) FROM (SELECT * FROM meta WHERE id = 1) m LEFT JOIN unnest($1::text[]) WITH ORDINALITY n (name, at)
                      ON true LEFT JOIN entity e ON e.name = n.name ORDER BY n.at"
                 ))
                 .bind(&wanted)
@@ -514,7 +518,7 @@ impl Postgres {
                 sqlx::query(concat!(
                     "SELECT ",
                     place!(),
-                    ", e.name, coalesce(e.seq, 0) FROM meta m LEFT JOIN (
+                    ", e.name, coalesce(e.seq, 0) FROM (SELECT * FROM meta WHERE id = 1) m LEFT JOIN (
                        unnest($1::bigint[]) WITH ORDINALITY a (row, partition)
                        JOIN entity e ON e.partition = a.partition AND e.row > a.row) ON true"
                 ))
@@ -535,7 +539,7 @@ impl Postgres {
                     place!(),
                     ", n.name, coalesce(e.seq, 0), e.status, e.at, e.state, CASE WHEN n.topic THEN
                      ARRAY(SELECT entity FROM member WHERE topic = n.name ORDER BY entity) END
-                     FROM meta m LEFT JOIN unnest($1::text[], $2::bool[]) WITH ORDINALITY n (name, topic, at) ON true
+                     FROM (SELECT * FROM meta WHERE id = 1) m LEFT JOIN unnest($1::text[], $2::bool[]) WITH ORDINALITY n (name, topic, at) ON true
                      LEFT JOIN entity e ON e.name = n.name ORDER BY n.at"
                 ))
                 .bind(&wanted)
@@ -575,7 +579,7 @@ impl Postgres {
                     "SELECT ",
                     place!(),
                     ", coalesce(e.seq, 0), coalesce(e.oldest, 1), v.partition, v.row, v.entity, v.seq, v.id, v.status, v.at, v.data
-                     FROM meta m LEFT JOIN entity e ON e.name = $1 LEFT JOIN LATERAL (
+                     FROM (SELECT * FROM meta WHERE id = 1) m LEFT JOIN entity e ON e.name = $1 LEFT JOIN LATERAL (
                        SELECT *, sum(64 + coalesce(octet_length(data), 0)) OVER (ORDER BY seq) AS bytes FROM (
                          SELECT * FROM event WHERE entity = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq LIMIT $4) f
                      ) v ON v.bytes <= $5 OR v.seq = $2 ORDER BY v.seq"
@@ -615,7 +619,7 @@ impl Postgres {
                     ", $1::text, coalesce(e.seq, 0), e.status, e.at, e.state, ARRAY(SELECT entity FROM t),
                      ARRAY(SELECT seq FROM t), coalesce(e.oldest, 1),
                      ARRAY(SELECT name FROM c ORDER BY name), ARRAY(SELECT first FROM c ORDER BY name)
-                     FROM meta m LEFT JOIN entity e ON e.name = $1"
+                     FROM (SELECT * FROM meta WHERE id = 1) m LEFT JOIN entity e ON e.name = $1"
                 ))
                 .bind(&**topic)
                 .bind(&after)
@@ -723,7 +727,9 @@ async fn settle(writer: &PgPool, before: Option<&Cursor>, renew: bool) -> Sql<Cu
     let mut tx = connection.begin().await?;
     // In a statement of its own, so that the next one sees what the holders of the locks did.
     sqlx::query("SELECT FROM partition ORDER BY id FOR UPDATE").execute(&mut *tx).await?;
-    let line = sqlx::query(concat!("SELECT ", place!(), ", m.past FROM meta m")).fetch_one(&mut *tx).await?;
+    let line = sqlx::query(concat!("SELECT ", place!(), ", m.past FROM (SELECT * FROM meta WHERE id = 1) m"))
+        .fetch_one(&mut *tx)
+        .await?;
     let found = place(&line)?;
     let past: Vec<String> = line.try_get(3)?;
     let may_have_gone_back = match before {
@@ -903,7 +909,7 @@ async fn store(
     let taken = sqlx::query(concat!(
         "WITH m AS (
            UPDATE partition p SET row = p.row + $1 FROM meta
-           WHERE p.id = $16 AND p.epoch = $2 AND p.row >= $3 AND meta.identity = ",
+           WHERE p.id = $16 AND p.epoch = $2 AND p.row >= $3 AND meta.id = 1 AND meta.identity = ",
         identity!(),
         " RETURNING p.row),
          v AS (
