@@ -480,6 +480,13 @@ mod tests {
     }
 
     #[test]
+    fn flags_are_sets() {
+        let both = Flags::USED.and(Flags::FINAL);
+        assert!(both.has(Flags::USED) && both.has(Flags::FINAL) && !both.has(Flags::SENT));
+        assert_eq!((both.and(Flags::FINAL), both.intersection(Flags::FINAL)), (both, Flags::FINAL));
+    }
+
+    #[test]
     fn reach_is_relative_to_the_position() {
         let strict = Model::default();
         let absolute = Model { overlap_absolute: true, ..Model::default() };
