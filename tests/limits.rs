@@ -1648,6 +1648,7 @@ fn everybody_is_cared_for_once_the_outputs_are_done() {
     page.event(7);
     page.pass(100);
     page.client.handle_gone(page.now, page.job, page.asked);
+    assert_eq!(page.client.requests_out(), 0, "a slot is held only while a request is out");
     page.drain();
     assert!(page.client.is_cared_for(page.job));
     let stale = Snapshot { request: Some(page.asked), epoch: E, seq: 3, status: RUNNING };
