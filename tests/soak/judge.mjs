@@ -19,6 +19,7 @@ const EXPECTED = [
   'server', // a replay that was refused
   'failed', // five snapshots in a row that were refused, too old or cut off
   'epoch_flapping', // two epochs in quick succession
+  'socket', // a page that loads while the gateway is down
 ];
 
 /** Notes that are kept, and those that are said with a fault. */

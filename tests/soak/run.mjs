@@ -109,6 +109,11 @@ class Follower {
     }
   }
 
+  /** What was found wrong, in words. */
+  get faults() {
+    return [...this.judges.values()].flatMap(({ words }) => words);
+  }
+
   /** Waits for the page's last notes. */
   async hear(truth) {
     const { session, count } = await this.current();
@@ -167,16 +172,19 @@ async function soak({ minutes, seed, only }, binary) {
     const all = only.map((name) => followers.get(name));
     const storm = new Storm(gateway, truth, producer, all, `${site.url}away.html`, random);
 
+    let told = 0;
     const end = performance.now() + minutes * MINUTE_MS;
     for (let round = 1; round === 1 || end - performance.now() > MINUTE_MS / 2; round++) {
       await storm.rage(RAGE_MS);
       await beRight(all, truth, `round ${round}`);
       await compareLog(gateway, truth, round);
-      const faults = all.flatMap(({ judges }) => [...judges.values()].flatMap(({ words }) => words)).length;
+      const faults = all.flatMap(({ name, faults }) => faults.map((words) => `  ${name}: ${words}`));
       console.log(
-        `round ${round}: ${producer.stored} changes stored, ${faults} faults; right after ` +
+        `round ${round}: ${producer.stored} changes stored, ${faults.length} faults; right after ` +
           all.map(({ name, took }) => `${took} s ${name}`).join(', '),
       );
+      for (const words of faults.slice(told)) console.log(words);
+      told = faults.length;
     }
     await trap(all, truth, producer, (follower) => follower.address(site, gateway, { traps: 1 }));
     conclude(all, storm, minutes);
@@ -269,10 +277,7 @@ function conclude(all, storm, minutes) {
       'right after': `${(follower.slowest / 1_000).toFixed(1)} s`,
     })),
   );
-  for (const { name, judges } of all) {
-    for (const judge of judges.values())
-      for (const words of judge.words.slice(0, 20)) console.log(`  ${name}: ${words}`);
-  }
+  for (const { name, faults } of all) for (const words of faults.slice(0, 20)) console.log(`  ${name}: ${words}`);
   console.log('');
   for (const follower of all) {
     const { name } = follower;
