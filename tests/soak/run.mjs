@@ -61,6 +61,7 @@ class Follower {
   judges = new Map();
   /** Notes wait until all that they speak of is known to be stored. */
   #waiting = [];
+  #told = 0;
   slowest = 0;
 
   constructor(name, engine, random) {
@@ -112,6 +113,12 @@ class Follower {
   /** What was found wrong, in words. */
   get faults() {
     return [...this.judges.values()].flatMap(({ words }) => words);
+  }
+
+  /** Says what was found since the last time. */
+  tell() {
+    for (const words of this.faults.slice(this.#told)) console.log(`  ${this.name}: ${words}`);
+    this.#told = this.faults.length;
   }
 
   /** Waits for the page's last notes. */
@@ -172,19 +179,16 @@ async function soak({ minutes, seed, only }, binary) {
     const all = only.map((name) => followers.get(name));
     const storm = new Storm(gateway, truth, producer, all, `${site.url}away.html`, random);
 
-    let told = 0;
     const end = performance.now() + minutes * MINUTE_MS;
     for (let round = 1; round === 1 || end - performance.now() > MINUTE_MS / 2; round++) {
       await storm.rage(RAGE_MS);
       await beRight(all, truth, `round ${round}`);
       await compareLog(gateway, truth, round);
-      const faults = all.flatMap(({ name, faults }) => faults.map((words) => `  ${name}: ${words}`));
       console.log(
-        `round ${round}: ${producer.stored} changes stored, ${faults.length} faults; right after ` +
+        `round ${round}: ${producer.stored} changes stored, ${all.flatMap(({ faults }) => faults).length} faults; right after ` +
           all.map(({ name, took }) => `${took} s ${name}`).join(', '),
       );
-      for (const words of faults.slice(told)) console.log(words);
-      told = faults.length;
+      for (const follower of all) follower.tell();
     }
     await trap(all, truth, producer, (follower) => follower.address(site, gateway, { traps: 1 }));
     conclude(all, storm, minutes);
@@ -277,7 +281,7 @@ function conclude(all, storm, minutes) {
       'right after': `${(follower.slowest / 1_000).toFixed(1)} s`,
     })),
   );
-  for (const { name, faults } of all) for (const words of faults.slice(0, 20)) console.log(`  ${name}: ${words}`);
+  for (const follower of all) follower.tell();
   console.log('');
   for (const follower of all) {
     const { name } = follower;
