@@ -124,7 +124,7 @@ class Follower {
   /** Waits for the page's last notes. */
   async hear(truth) {
     const { session, count } = await this.current();
-    for (let look = 0; look < 50; look++) {
+    for (let look = 0; look < 150; look++) {
       this.judge(truth);
       if (this.judges.get(session)?.isWhole(count)) return true;
       await pause(100);
