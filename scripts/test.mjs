@@ -132,7 +132,9 @@ const vitest = (folder, env = {}) => {
       rmSync(report, { force: true });
       // A folder with a configuration of its own is a root of its own.
       const where = existsSync(join(root, folder, 'vitest.config.ts')) ? ['--root', folder] : [folder];
-      return ['run', ...where, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
+      // Build folders hold copies: `npm run mutants` makes one of everything.
+      const fresh = '--exclude=target/**';
+      return ['run', ...where, fresh, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
     },
     () => ({ env: { ...process.env, CI: 'true', NO_COLOR: '1', ...browserEnv(), ...env } }),
   );
