@@ -34,6 +34,8 @@ pub struct Page {
     /// Positions only go forward unless a change says `reset`.
     ordered: bool,
     reopens: bool,
+    /// Several changes of one task may be told as the last of them (R35).
+    conflates: bool,
     most_held: u64,
     events: BTreeMap<Place, Vec<Sent>>,
     ids: BTreeMap<(String, String), Vec<u64>>,
@@ -54,6 +56,7 @@ impl Page {
                 && options.flush == Flush::Sync,
             ordered: model.continuity != Continuity::None,
             reopens: model.reopen == Reopen::Epoch,
+            conflates: options.flush != Flush::Sync,
             most_held: options.config.gap.max_events as u64,
             events: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -185,7 +188,7 @@ impl Page {
     fn place(&self, view: &View, shown: &Shown, seq: u64) {
         let Some((epoch, last)) = view.at.as_ref().filter(|_| !view.left) else {
             assert!(
-                shown.kind == Kind::Snapshot || view.left || shown.reset,
+                shown.kind == Kind::Snapshot || view.left || shown.reset || self.conflates,
                 "the first thing shown is no snapshot: {shown:?}"
             );
             return;
