@@ -62,6 +62,11 @@ impl Stage {
         matches!(self, Stage::SnapshotWait | Stage::SnapshotReady | Stage::SnapshotOut)
     }
 
+    /// A snapshot was asked, or answered by an error: only its own answer ends that (R18).
+    pub(crate) fn is_unanswered(self) -> bool {
+        matches!(self, Stage::SnapshotOut | Stage::Error)
+    }
+
     /// A request, or a resume, whose pages or answer are awaited.
     pub(crate) fn is_awaited(self) -> bool {
         self >= Stage::Resume
@@ -402,6 +407,7 @@ mod tests {
         assert_eq!(those(Stage::is_ready), [ReplayReady, SnapshotReady]);
         assert_eq!(those(Stage::is_replay), [ReplayReady, ReplayOut]);
         assert_eq!(those(Stage::is_snapshot), [SnapshotReady, SnapshotWait, SnapshotOut]);
+        assert_eq!(those(Stage::is_unanswered), [Error, SnapshotOut]);
         assert_eq!(those(Stage::is_awaited), [Resume, ReplayOut, SnapshotOut]);
     }
 

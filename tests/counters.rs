@@ -12,6 +12,11 @@ const F: Epoch = Epoch(2);
 const RUNNING: Status = Status(1);
 const COMPLETED: Status = Status(2);
 
+/// An event of E with data, and nothing else.
+fn numbered(seq: u64) -> Event {
+    Event { epoch: E, prev: None, seq: Some(seq), id: EventId::NONE, status: Status::NONE, has_data: true, bytes: 9 }
+}
+
 /// A client that follows one entity.
 struct Page {
     client: Client<()>,
@@ -46,39 +51,15 @@ impl Page {
     }
 
     fn event(&mut self, seq: u64) {
-        self.give(Event {
-            epoch: E,
-            prev: None,
-            seq: Some(seq),
-            id: EventId::NONE,
-            status: Status::NONE,
-            has_data: true,
-            bytes: 9,
-        });
+        self.give(numbered(seq));
     }
 
     fn of_epoch(&mut self, epoch: Epoch, seq: u64) {
-        self.give(Event {
-            epoch,
-            prev: None,
-            seq: Some(seq),
-            id: EventId::NONE,
-            status: Status::NONE,
-            has_data: true,
-            bytes: 9,
-        });
+        self.give(Event { epoch, ..numbered(seq) });
     }
 
     fn with_id(&mut self, seq: u64, id: u64) {
-        self.give(Event {
-            epoch: E,
-            prev: None,
-            seq: Some(seq),
-            id: EventId(id),
-            status: Status::NONE,
-            has_data: true,
-            bytes: 9,
-        });
+        self.give(Event { id: EventId(id), ..numbered(seq) });
     }
 
     fn give(&mut self, event: Event) {
@@ -145,9 +126,7 @@ counters! {
     an_event_in_order: |page: &mut Page| page.event(6) => "applied 1"
     a_duplicate: |page: &mut Page| page.event(5) => "duplicates 1"
     an_event_with_seq_0: |page: &mut Page| page.event(0) => "duplicates 1"
-    an_empty_event: |page: &mut Page| page.give(Event {
-        epoch: E, prev: None, seq: Some(6), id: EventId::NONE, status: Status::NONE, has_data: false, bytes: 9,
-    }) => "applied 1, silent 1"
+    an_empty_event: |page: &mut Page| page.give(Event { has_data: false, ..numbered(6) }) => "applied 1, silent 1"
     a_vacancy: |page: &mut Page| { page.client.handle_vacant(page.now, page.job, E, 6, 7); page.drain(); } => "applied 1, silent 1"
     a_repeated_id: |page: &mut Page| { page.with_id(6, 1); page.with_id(7, 1); } => "applied 2, silent 1"
     an_early_event: |page: &mut Page| page.event(7) => "gaps 1, held 1"
@@ -171,13 +150,13 @@ counters! {
     } => "adopted 1, resets 1, retired 1"
     a_fork: |page: &mut Page| { page.with_id(6, 1); page.with_id(6, 2); } => "applied 1, diverged 1, snapshots 1"
     changes_after_the_end: |page: &mut Page| {
-        page.give(Event { epoch: E, prev: None, seq: Some(6), id: EventId::NONE, status: COMPLETED, has_data: true, bytes: 9 });
+        page.give(Event { status: COMPLETED, ..numbered(6) });
         page.event(7);
         page.snapshot(None, E, 9);
         page.snapshot(None, F, 9);
     } => "afterFinal 3, applied 1"
     what_is_old_or_equal_after_the_end: |page: &mut Page| {
-        page.give(Event { epoch: E, prev: None, seq: Some(6), id: EventId::NONE, status: COMPLETED, has_data: true, bytes: 9 });
+        page.give(Event { status: COMPLETED, ..numbered(6) });
         page.event(6);
         page.snapshot(None, E, 6);
         page.snapshot(None, E, 5);
@@ -213,8 +192,8 @@ counters! {
     frames_that_can_not_be_read: |page: &mut Page| page.client.handle_bad_frame(page.now) => "badFrames 1"
     events_that_can_not_be_placed: |page: &mut Page| {
         page.event(1 << 53);
-        page.give(Event { epoch: E, prev: Some(2), seq: Some(6), id: EventId::NONE, status: Status::NONE, has_data: true, bytes: 9 });
-        page.give(Event { epoch: E, prev: None, seq: None, id: EventId::NONE, status: Status::NONE, has_data: true, bytes: 9 });
+        page.give(Event { prev: Some(2), ..numbered(6) });
+        page.give(Event { seq: None, ..numbered(6) });
         page.snapshot(None, E, 1 << 53);
         page.client.handle_vacant(page.now, page.job, E, 7, 6);
         page.client.handle_vacant(page.now, page.job, E, 0, 6);
@@ -225,7 +204,7 @@ counters! {
     frames_of_strangers: |page: &mut Page| {
         let model = page.client.add_model(Model::default());
         let stranger = page.client.add_entity(model);
-        let event = Event { epoch: E, prev: None, seq: Some(1), id: EventId::NONE, status: Status::NONE, has_data: true, bytes: 9 };
+        let event = numbered(1);
         page.client.handle_event(page.now, stranger, event, ());
         page.client.handle_vacant(page.now, stranger, E, 1, 1);
         page.client.handle_snapshot(page.now, stranger, Snapshot { request: None, epoch: E, seq: 1, status: RUNNING }, ());
@@ -275,15 +254,7 @@ fn a_full_buffer() {
 fn an_end_in_an_epoch_that_may_be_reopened() {
     let mut page = Page::live(Config::default(), Model { reopen: Reopen::Epoch, ..Model::default() });
     let said = raised(&mut page, |page| {
-        page.give(Event {
-            epoch: E,
-            prev: None,
-            seq: Some(6),
-            id: EventId::NONE,
-            status: COMPLETED,
-            has_data: true,
-            bytes: 9,
-        });
+        page.give(Event { status: COMPLETED, ..numbered(6) });
         page.event(7);
         page.snapshot(None, F, 1);
         page.event(8);
@@ -295,15 +266,7 @@ fn an_end_in_an_epoch_that_may_be_reopened() {
 fn a_change_that_could_not_be_shown_is_not_counted() {
     let mut page = Page::live(Config::default(), Model::default());
     let said = raised(&mut page, |page| {
-        let event = Event {
-            epoch: E,
-            prev: Some(5),
-            seq: Some(6),
-            id: EventId::NONE,
-            status: Status::NONE,
-            has_data: true,
-            bytes: 9,
-        };
+        let event = Event { prev: Some(5), ..numbered(6) };
         page.client.handle_event(page.now, page.job, event, ());
         while let Some(output) = page.client.poll_output(page.now) {
             if let Output::Change(_) = output {

@@ -101,7 +101,7 @@ impl Page {
     }
 
     fn gives(&mut self, id: EntityId, seq: u64, event: EventId, bytes: u32, status: Status) {
-        let event = Event { epoch: E, prev: None, seq: Some(seq), id: event, status, has_data: true, bytes };
+        let event = Event { id: event, status, bytes, ..plain(seq) };
         self.client.handle_event(self.now, id, event, ());
         self.drain();
     }
@@ -124,7 +124,11 @@ impl Page {
 
     /// Another entity, live at (E, 5).
     fn another(&mut self) -> EntityId {
-        let id = self.client.add_entity(self.model);
+        self.another_of(self.model)
+    }
+
+    fn another_of(&mut self, model: ModelId) -> EntityId {
+        let id = self.client.add_entity(model);
         self.client.subscribe(self.now, id);
         self.drain();
         self.answers(id, Some(self.asked), E, 5);
@@ -132,16 +136,7 @@ impl Page {
     }
 
     fn of_epoch(&mut self, epoch: Epoch, seq: u64) {
-        let event = Event {
-            epoch,
-            prev: None,
-            seq: Some(seq),
-            id: EventId::NONE,
-            status: Status::NONE,
-            has_data: true,
-            bytes: 1,
-        };
-        self.client.handle_event(self.now, self.job, event, ());
+        self.client.handle_event(self.now, self.job, Event { epoch, ..plain(seq) }, ());
         self.drain();
     }
 
@@ -426,12 +421,7 @@ fn a_mebibyte_is_held() {
 #[test]
 fn sixteen_mebibytes_are_held_over_all_and_the_largest_pays() {
     let mut page = Page::live();
-    let others: Vec<EntityId> = (0..17).map(|_| page.client.add_entity(page.model)).collect();
-    for &id in &others {
-        page.client.subscribe(page.now, id);
-        page.drain();
-        page.answers(id, Some(page.asked), E, 5);
-    }
+    let others: Vec<EntityId> = (0..17).map(|_| page.another()).collect();
     page.weighs(7, 9);
     for &id in &others[..16] {
         page.gives(id, 7, EventId::NONE, (1 << 20) - 9, Status::NONE);
@@ -498,12 +488,7 @@ fn twenty_bad_frames_end_a_socket() {
 #[test]
 fn sixteen_entities_ask_at_a_time() {
     let mut page = Page::live();
-    let others: Vec<EntityId> = (0..17).map(|_| page.client.add_entity(page.model)).collect();
-    for &id in &others {
-        page.client.subscribe(page.now, id);
-        page.drain();
-        page.answers(id, Some(page.asked), E, 5);
-    }
+    let others: Vec<EntityId> = (0..17).map(|_| page.another()).collect();
     for &id in &others {
         page.gives(id, 7, EventId::NONE, 1, Status::NONE);
     }
@@ -748,10 +733,7 @@ fn what_counts_nothing_is_never_vacant() {
 fn four_thousand_and_ninety_six_ends_are_remembered() {
     let mut page = Page::live();
     let ends = |page: &mut Page| {
-        let id = page.client.add_entity(page.model);
-        page.client.subscribe(page.now, id);
-        page.drain();
-        page.answers(id, Some(page.asked), E, 5);
+        let id = page.another();
         page.gives(id, 6, EventId::NONE, 1, COMPLETED);
         page.client.unsubscribe(page.now, id);
         page.pass(1_000);
@@ -967,16 +949,7 @@ fn a_resume_is_confirmed_by_its_last_page() {
 fn distance_means_nothing_in_a_chain_or_where_the_newest_wins() {
     let chain = Model { continuity: Continuity::Prev, ..Model::default() };
     let mut page = Page::live_with(Config::default(), chain, None, ALL);
-    let event = Event {
-        epoch: E,
-        prev: Some(200_000),
-        seq: Some(200_001),
-        id: EventId::NONE,
-        status: Status::NONE,
-        has_data: true,
-        bytes: 1,
-    };
-    page.client.handle_event(page.now, page.job, event, ());
+    page.client.handle_event(page.now, page.job, Event { prev: Some(200_000), ..plain(200_001) }, ());
     page.drain();
     assert_eq!((page.count("far ahead"), page.client.held(page.job)), (0, 1));
     let skip = Model { on_gap: Some(OnGap::Skip), ..Model::default() };
@@ -1330,15 +1303,7 @@ fn a_reconciliation_is_not_shown_unless_there_is_a_doubt() {
 fn a_keep_alive_shows_what_is_missing() {
     let chain = Model { continuity: Continuity::Prev, ..Model::default() };
     let alive = |page: &mut Page, epoch, seq| {
-        let event = Event {
-            epoch,
-            prev: Some(seq),
-            seq: Some(seq),
-            id: EventId::NONE,
-            status: Status::NONE,
-            has_data: false,
-            bytes: 1,
-        };
+        let event = Event { epoch, prev: Some(seq), has_data: false, ..plain(seq) };
         page.client.handle_event(page.now, page.job, event, ());
         page.drain();
         page.pass(100);
@@ -1509,8 +1474,7 @@ fn a_final_entity_that_may_be_reopened_asks_when_a_retired_epoch_is_named() {
     let model = Model { reopen: Reopen::Epoch, ..Model::default() };
     let mut page = Page::live_with(Config::default(), model, None, ALL);
     page.answers(page.job, None, F, 1);
-    let end =
-        Event { epoch: F, prev: None, seq: Some(2), id: EventId::NONE, status: COMPLETED, has_data: true, bytes: 1 };
+    let end = Event { epoch: F, status: COMPLETED, ..plain(2) };
     page.client.handle_event(page.now, page.job, end, ());
     page.drain();
     assert_eq!((page.sync(), page.count("snapshot")), (Sync::Final, 0));
@@ -1870,10 +1834,7 @@ impl Topic {
     fn live() -> Topic {
         let mut page = Page::live();
         let model = page.client.add_model(Model { topic: true, ..Model::default() });
-        let topic = page.client.add_entity(model);
-        page.client.subscribe(page.now, topic);
-        page.drain();
-        page.answers(topic, Some(page.asked), E, 5);
+        let topic = page.another_of(model);
         Topic { page, topic }
     }
 
@@ -1975,10 +1936,7 @@ fn who_leaves_one_of_two_topics_stays_live() {
     let member = of.member();
     let page = &mut of.page;
     let model = page.client.add_model(Model { topic: true, ..Model::default() });
-    let second = page.client.add_entity(model);
-    page.client.subscribe(page.now, second);
-    page.drain();
-    page.answers(second, Some(page.asked), E, 5);
+    let second = page.another_of(model);
     page.client.add_member(page.now, second, member);
     page.client.subscribe(page.now, member);
     page.drain();

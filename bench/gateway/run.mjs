@@ -113,7 +113,7 @@ async function startGateways(count, ...args) {
     gateways,
     ports: gateways.map(({ port }) => port),
     pids: gateways.map(({ pid }) => pid),
-    end: () => Promise.all(gateways.map((gateway) => gateway.end('SIGKILL'))),
+    end: () => Promise.all(gateways.map((gateway) => gateway.down('SIGKILL'))),
   };
 }
 

@@ -155,7 +155,7 @@ impl<P> Client<P> {
     fn end_question(&mut self, id: EntityId) {
         self.disbelieve(id);
         if let Some(recovery) = &mut self.entities[id].recovery {
-            recovery.wants_snapshot &= matches!(recovery.stage, Stage::SnapshotOut | Stage::Error);
+            recovery.wants_snapshot &= recovery.stage.is_unanswered();
             recovery.no_after = false;
             recovery.lag = 0;
         }
@@ -185,7 +185,7 @@ impl<P> Client<P> {
         let other = request.is_none_or(|request| !self.wave_is(id, request));
         let kept = other && self.waits_for(id, WaveKind::Subscribe);
         let asks = entity.recovery.as_ref().is_some_and(|recovery| {
-            recovery.asked.resubscribe || matches!(recovery.stage, Stage::Resume | Stage::SnapshotOut | Stage::Error)
+            recovery.asked.resubscribe || recovery.stage == Stage::Resume || recovery.stage.is_unanswered()
         });
         if request.is_none() && asks {
             return;
@@ -275,7 +275,7 @@ impl<P> Client<P> {
             recovery.asked.head = 0;
         }
         recovery.question = Question::None;
-        recovery.wants_snapshot &= matches!(recovery.stage, Stage::SnapshotOut | Stage::Error);
+        recovery.wants_snapshot &= recovery.stage.is_unanswered();
         recovery.no_after = false;
         recovery.lag = 0;
         recovery.flaps = 0;

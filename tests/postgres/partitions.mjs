@@ -241,7 +241,7 @@ export async function partitions({ cluster, binary, check, expect }) {
   );
   late.close();
   wire.close();
-  await Promise.all([deaf, ...gateways].map((gateway) => gateway.end()));
+  await Promise.all([deaf, ...gateways].map((gateway) => gateway.down()));
   await refusals({ cluster, binary, expect });
 }
 
@@ -250,7 +250,7 @@ async function refusals({ cluster, binary, expect }) {
   const refused = (...args) =>
     Gateway.start(binary, ...args).then(
       async (gateway) => {
-        await gateway.end();
+        await gateway.down();
         return 'it began';
       },
       ({ message }) => message,
@@ -262,11 +262,11 @@ async function refusals({ cluster, binary, expect }) {
     others,
   );
   const same = await Gateway.start(binary, '--database', cluster.url(SCHEMA), '--partitions', String(PARTITIONS));
-  await same.end();
+  await same.down();
   const own = await Gateway.start(binary, '--database', cluster.url('three'), '--partitions', '3');
-  await own.end();
+  await own.down();
   const again = await Gateway.start(binary, '--database', cluster.url('three'));
-  await again.end();
+  await again.down();
   expect('a new log has as many as were asked for', cluster.sql('SELECT count(*) FROM three.partition') === '3');
   cluster.sql('CREATE SCHEMA older');
   cluster.sql('CREATE TABLE older.meta (id INT PRIMARY KEY, epoch TEXT, row BIGINT, identity TEXT, past TEXT[])');

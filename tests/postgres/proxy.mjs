@@ -111,7 +111,7 @@ export async function throughProxy({ Page, readTruth, cluster, gateways, writers
       (await post(nginx.url, `/entities/${entity}/events`, 'x'.repeat(300_000))) === 413,
     );
     for (const [dead, alive] of [gateways, gateways.toReversed()]) {
-      await dead.end('SIGKILL');
+      await dead.down('SIGKILL');
       await writers.run(2, writers.stored + 20);
       await right('nginx: one gateway is killed, the page goes on at the other', alive);
       await dead.up();

@@ -78,7 +78,7 @@ async function race(cluster, binary) {
     await sleep(20);
     if (kills < KILLS && writers.stored >= ((kills + 1) * EVENTS) / (KILLS + 1)) {
       const victim = gateways[kills % gateways.length];
-      await victim.end('SIGKILL');
+      await victim.down('SIGKILL');
       kills += 1;
       // Once in the middle the database crashes as well.
       if (kills === Math.floor(KILLS / 2)) {
@@ -136,7 +136,7 @@ async function deafness(cluster, binary, { gateways, writers }) {
     page.members().get('order/deaf')?.seq === 5 && page.events >= before,
   );
   page.close();
-  await deaf.end();
+  await deaf.down();
 }
 
 /** The files of the whole cluster are put back beneath running gateways, which are not told. */
@@ -186,7 +186,7 @@ async function whileAway(cluster, binary) {
     for (let count = 0; count < 3; count += 1) {
       await fetch(`${gateway.url}/entities/order/1/events`, { method: 'POST', body: '{"data":1}' });
     }
-    await gateway.end('SIGTERM');
+    await gateway.down('SIGTERM');
     return epoch;
   };
   const first = await epochOf(...log('away'), '--mark', mark);
@@ -267,7 +267,7 @@ async function main() {
   } finally {
     for (const page of world?.pages ?? []) page.close();
     world?.writers.close();
-    for (const gateway of world?.gateways ?? []) await gateway.end();
+    for (const gateway of world?.gateways ?? []) await gateway.down();
     await cluster.remove();
   }
   console.log(`\n${counts.passed} passed, ${counts.failed} failed`);

@@ -107,7 +107,7 @@ export async function topicAtScale({ Page, readTruth, writers, gateways, size, c
   if (!short) await resume('reconnect, 10 % changed', size / 10);
   const move = async () => {
     page.gateways = [other];
-    await home.end('SIGKILL');
+    await home.down('SIGKILL');
   };
   await resume('another gateway, 1 % changed', size / 100, move);
   await home.up();

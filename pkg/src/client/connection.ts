@@ -55,6 +55,11 @@ function tell(code: ErrorCode, about?: string, cause?: unknown): void {
   if (told !== code) report((told = code), about, cause);
 }
 
+/** Tells that there never was a connection, unless why not was told. */
+function tellSocket(): void {
+  if (told === undefined) tell('socket', undefined, failure);
+}
+
 /** There is a connection. From now on one that ends is an outage: the status says so. */
 export function forgetTold(): void {
   told = false;
@@ -159,14 +164,14 @@ function ended(generation: number, code: number): void {
     0,
     codes.findIndex((list) => list.includes(code)),
   );
-  if (code && !kind) told ?? tell('socket', undefined, failure);
+  if (code && !kind) tellSocket();
   leave();
   put(CLOSED, generation, kind);
 }
 
 /** The core wants no more of the socket. */
 export function drop(code: number): void {
-  if (code > 1000) told ?? tell('socket', undefined, failure);
+  if (code > 1000) tellSocket();
   hangUp(code);
 }
 

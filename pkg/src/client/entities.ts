@@ -512,21 +512,21 @@ export function salvage(): void {
   });
 }
 
-function placeOf({ sync_, epoch_, seq_ = 0, status_ }: Cell): number[] {
-  return [sync_, epoch_ === undefined ? NONE : epochOf(epoch_), seq_, statusOf(status_)];
+/** What a cell shows, as `read` would leave it. */
+function knownOf({ sync_, epoch_, seq_ = 0, status_ }: Cell): Known {
+  return [sync_, 0, epoch_ === undefined ? NONE : epochOf(epoch_), seq_, statusOf(status_)];
 }
 
 /** Gives a new core the entities of the one before, each with its position, and those that came meanwhile. */
 export function restore(): void {
   const known = saved ?? [];
   saved = undefined;
-  known.forEach(({ 0: sync, 2: epoch, 3: seq, 4: status }, handle) => {
+  known.forEach((left, handle) => {
     // In the same order, so each gets the number that it had.
     wasm!.add_entity(traits[handle]! & MODEL_MASK);
     const cell = cellAt(handle);
-    const place = cell ? placeOf(cell) : [sync!, epoch!, seq!, status!];
-    place.push(+(place.shift() === FINAL_SYNC));
-    give(RESTORE, handle, NONE, ...place);
+    const { 0: sync, 2: epoch, 3: seq, 4: status } = cell ? knownOf(cell) : left;
+    give(RESTORE, handle, NONE, epoch!, seq!, status!, +(sync === FINAL_SYNC));
   });
   known.forEach((_, handle) => {
     const cell = cellAt(handle);
