@@ -7,6 +7,9 @@ const query = new URLSearchParams(location.search);
 /** What was noted is handed in this often, in milliseconds. */
 const REPORT_MS = 400;
 
+/** Tried again after this time, in milliseconds: Firefox may put a page away in the middle of a request, which never ends. */
+const ANSWER_MS = 2_000;
+
 /** One load of this page. */
 const session = Array.from(crypto.getRandomValues(new Uint32Array(2)), (word) => word.toString(36)).join('');
 
@@ -21,7 +24,10 @@ async function report() {
   const { length } = notes;
   try {
     if (length > 0) {
-      const { ok } = await fetch(address, { method: 'POST', body: JSON.stringify(notes) });
+      const { ok } = await Promise.race([
+        fetch(address, { method: 'POST', body: JSON.stringify(notes) }),
+        new Promise((resolve) => setTimeout(resolve, ANSWER_MS, { ok: false })),
+      ]);
       // What came meanwhile stands behind. A batch that arrives twice is known by its numbers.
       if (ok) notes = notes.slice(length);
     }
