@@ -566,11 +566,15 @@ impl<P> Client<P> {
     pub fn end_replay(&mut self, now: Instant, id: EntityId, request: Request, done: bool) {
         self.tick(now);
         self.page = NOBODY;
-        if !done || !self.is_followed(id) {
+        if !self.is_followed(id) {
             return;
         }
         let Some(recovery) = &mut self.entities[id].recovery else { return };
         if recovery.asked.replay != request || request == 0 {
+            // It was given up in the middle of the page.
+            return self.touch(id);
+        }
+        if !done {
             return;
         }
         recovery.asked.done = true;
@@ -940,6 +944,7 @@ impl<P> Client<P> {
             ids.take_back(undo.seq);
         }
         let adopted = entity.epoch;
+        let unnumbered = model_in(&self.models, entity.model).continuity == Continuity::None;
         if !zoo::has(Bug::RollBackNothing) {
             entity.epoch = undo.epoch;
             entity.last = undo.last;
@@ -956,7 +961,9 @@ impl<P> Client<P> {
             recovery.suspect(adopted);
         }
         recovery.faults = recovery.faults.saturating_add(1);
-        recovery.fault_at = undo.seq;
+        // Where numbers mean nothing, none has to be passed.
+        recovery.fault_at = if unnumbered { 0 } else { undo.seq };
+        recovery.fault_in = adopted;
         recovery.question = if own == Epoch::NONE { Question::None } else { Question::Fault };
         recovery.wants_snapshot = true;
         if event.is_none() && adopted == own {
@@ -964,7 +971,6 @@ impl<P> Client<P> {
             recovery.asked.head = recovery.asked.head.max(undo.seq);
         }
         let given_up = recovery.faults >= AGREEING_ANSWERS;
-        let unnumbered = self.model(id).continuity == Continuity::None;
         if let Some((event, payload)) = event {
             self.stats.applied = self.stats.applied.saturating_sub(1);
             let again = Held {

@@ -62,9 +62,9 @@ impl Stage {
         matches!(self, Stage::SnapshotWait | Stage::SnapshotReady | Stage::SnapshotOut)
     }
 
-    /// A snapshot was asked, or answered by an error: only its own answer ends that (R18).
+    /// A snapshot was asked or will be, or a resume: only an answer ends that (R18).
     pub(crate) fn is_unanswered(self) -> bool {
-        matches!(self, Stage::SnapshotOut | Stage::Error)
+        self.is_snapshot() || matches!(self, Stage::Error | Stage::Failed | Stage::Resume)
     }
 
     /// A request, or a resume, whose pages or answer are awaited.
@@ -169,8 +169,9 @@ pub(crate) struct Recovery<P> {
     pub held: Gap<P>,
     /// In the order in which they were named or retired.
     pub others: Vec<Other>,
-    /// The number that could not be reduced (R36).
+    /// The number that could not be reduced, and its epoch (R36).
     pub fault_at: Seq,
+    pub fault_in: Epoch,
     /// When a released entity is let go (R31).
     pub linger: Instant,
     /// Until then no snapshot is asked because of a number far ahead (R12), or of a fork (R5).
@@ -197,6 +198,7 @@ impl<P> Default for Recovery<P> {
             held: Gap::default(),
             others: Vec::new(),
             fault_at: 0,
+            fault_in: Epoch(0),
             linger: Instant::NEVER,
             far_pause: Instant(0),
             fork_pause: Instant(0),
@@ -211,6 +213,16 @@ impl<P> Recovery<P> {
             return self.linger;
         }
         self.due.min(self.linger)
+    }
+
+    /// Whether what fits must wait: an answer decides first, or only a snapshot leads past what can't be reduced (R36).
+    pub(crate) fn withholds(&self) -> bool {
+        self.question.blocks() || self.is_stuck()
+    }
+
+    /// Given up because of what can't be reduced (R36).
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.failed && self.faults >= AGREEING_ANSWERS
     }
 
     fn other(&mut self, epoch: Epoch) -> Option<&mut Other> {
@@ -407,7 +419,7 @@ mod tests {
         assert_eq!(those(Stage::is_ready), [ReplayReady, SnapshotReady]);
         assert_eq!(those(Stage::is_replay), [ReplayReady, ReplayOut]);
         assert_eq!(those(Stage::is_snapshot), [SnapshotReady, SnapshotWait, SnapshotOut]);
-        assert_eq!(those(Stage::is_unanswered), [Error, SnapshotOut]);
+        assert_eq!(those(Stage::is_unanswered), [SnapshotReady, SnapshotWait, Error, Failed, Resume, SnapshotOut]);
         assert_eq!(those(Stage::is_awaited), [Resume, ReplayOut, SnapshotOut]);
     }
 

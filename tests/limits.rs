@@ -1378,7 +1378,7 @@ fn a_snapshot_that_could_not_be_reduced_leaves_its_number_and_its_epoch_in_doubt
     page.rejects = true;
     page.answers(page.job, None, E, 9);
     assert_eq!((page.seq(), page.count("rollback")), (Some(5), 1));
-    assert_eq!(page.client.epochs_in_use(), [E, Epoch(0)], "nothing is said against its own epoch");
+    assert_eq!(page.client.epochs_in_use(), [E, Epoch(0), E], "nothing is said against its own epoch");
     page.rejects = false;
     page.answer(7);
     page.pass(100);
@@ -1387,7 +1387,7 @@ fn a_snapshot_that_could_not_be_reduced_leaves_its_number_and_its_epoch_in_doubt
     let mut page = Page::live();
     page.rejects = true;
     page.answers(page.job, None, F, 9);
-    assert_eq!(page.client.epochs_in_use(), [E, Epoch(0)], "nor for the other, of which nothing is held");
+    assert_eq!(page.client.epochs_in_use(), [E, Epoch(0), F], "nor for the other, of which nothing is held");
     page.rejects = false;
     page.answer(7);
     page.pass(100);
@@ -1397,7 +1397,7 @@ fn a_snapshot_that_could_not_be_reduced_leaves_its_number_and_its_epoch_in_doubt
     page.of_epoch(F, 10);
     page.rejects = true;
     page.answers(page.job, Some(page.asked), F, 9);
-    assert_eq!(page.client.epochs_in_use(), [E, Epoch(0), F]);
+    assert_eq!(page.client.epochs_in_use(), [E, Epoch(0), F, F]);
     // Of who joins, nothing was ever shown.
     let mut page = Page::dialed();
     page.welcome(None, ALL);
@@ -1425,6 +1425,22 @@ fn where_numbers_mean_nothing_a_change_that_fails_asks_for_no_numbers() {
     page.client.handle_discontinuity(page.now, None);
     page.drain();
     assert_eq!((page.count("heads"), page.count("snapshot")), (0, 2));
+}
+
+/// R36, where no number has to be passed: what a snapshot says next is progress.
+#[test]
+fn where_numbers_mean_nothing_the_next_answer_ends_what_was_given_up() {
+    let model = Model { continuity: Continuity::None, ..Model::default() };
+    let mut page = Page::live_with(Config::default(), model, None, ALL);
+    page.spoilt = 9;
+    for gave_up in [0, 0, 1] {
+        page.event(9);
+        assert_eq!(page.count("gave up"), gave_up);
+    }
+    assert_eq!((page.count("rollback"), page.sync()), (3, Sync::Failed));
+    page.pass(31_000);
+    page.answer(5);
+    assert_eq!((page.seq(), page.sync()), (Some(5), Sync::Live));
 }
 
 #[test]
@@ -2106,4 +2122,158 @@ fn a_member_whose_snapshot_was_overtaken_waits_no_longer_for_others() {
     assert_eq!(page.count("snapshot"), 0);
     page.pass(1);
     assert_eq!((page.when("snapshot"), page.whom.last()), (vec![100], Some(&overtaken)));
+}
+
+/// R36, R19: what fits is not applied then, so it is held, and counts.
+#[test]
+fn behind_what_can_not_be_reduced_no_more_is_held_than_anywhere() {
+    let mut config = Config::default();
+    config.gap.max_events = 2;
+    let mut page = Page::live_with(config, Model::default(), None, ALL);
+    page.spoilt = 6;
+    page.event(6);
+    // Faults alone hold nothing up: what comes after them is tried.
+    for faults in 2..=3 {
+        page.pass(2_500);
+        page.answer(5);
+        assert_eq!(page.count("rollback"), faults);
+    }
+    assert_eq!((page.sync(), page.client.held(page.job)), (Sync::Failed, 1));
+    page.event(8);
+    page.event(7);
+    assert_eq!((page.client.held(page.job), page.client.stats().overflowed), (2, 1));
+    page.spoilt = 0;
+    page.pass(31_000);
+    page.answer(6);
+    page.event(7);
+    assert_eq!((page.seq(), page.sync(), page.client.held(page.job)), (Some(8), Sync::Live, 0));
+}
+
+/// Just given up behind a gap up to 9.
+fn failed() -> Page {
+    let mut page = Page::live();
+    page.event(10);
+    while page.sync() != Sync::Failed {
+        page.pass(1);
+    }
+    page.said.clear();
+    page
+}
+
+/// What is pushed answers nothing (R18): whoever named the missing numbers is believed until an answer comes.
+#[test]
+fn a_snapshot_that_is_pushed_neither_ends_nor_delays_what_was_given_up() {
+    let mut page = failed();
+    page.pass(20_000);
+    page.answers(page.job, None, E, 7);
+    assert_eq!((page.seq(), page.sync(), page.client.held(page.job)), (Some(7), Sync::Failed, 1));
+    page.answers(page.job, None, E, 7);
+    assert_eq!((page.sync(), page.client.held(page.job)), (Sync::Failed, 1));
+    page.pass(9_999);
+    assert_eq!(page.count("snapshot"), 0);
+    page.pass(1);
+    assert_eq!((page.count("gave up"), page.count("replay"), page.count("snapshot")), (0, 0, 1));
+    // The answer says that the number does not exist.
+    page.answer(7);
+    assert_eq!((page.seq(), page.sync(), page.client.held(page.job)), (Some(7), Sync::Live, 0));
+    // Nor does one that leaves nothing missing: more may be.
+    let mut page = failed();
+    page.answers(page.job, None, E, 9);
+    assert_eq!((page.seq(), page.sync()), (Some(10), Sync::Failed));
+    page.pass(30_000);
+    page.answer(10);
+    assert_eq!((page.sync(), page.count("snapshot")), (Sync::Live, 1));
+    // One of another epoch does: what was missing belongs to a history that is over.
+    let mut page = failed();
+    page.answers(page.job, None, F, 1);
+    assert_eq!((page.seq(), page.sync(), page.client.held(page.job)), (Some(1), Sync::Live, 0));
+}
+
+/// R36: what could not be reduced belongs to its epoch.
+#[test]
+fn faults_of_an_epoch_that_is_over_count_no_more() {
+    let gives_up = |epoch| {
+        let mut page = Page::dialed();
+        page.welcome(None, ALL);
+        page.rejects = true;
+        for _ in 0..3 {
+            page.answer(5);
+            page.pass(2_500);
+        }
+        assert_eq!(page.sync(), Sync::Failed);
+        page.rejects = false;
+        page.pass(31_000);
+        page.answers(page.job, Some(page.asked), epoch, 1);
+        (page.seq(), page.sync())
+    };
+    assert_eq!(gives_up(F), (Some(1), Sync::Live));
+    assert_eq!(gives_up(E), (Some(1), Sync::Failed), "5 exists, and only it leads past the fault");
+}
+
+/// What a replay brought that counts only as a whole is of no use when the rest is not wanted any more.
+#[test]
+fn pages_of_a_replay_that_was_given_up_are_not_kept() {
+    let model = Model { replay_whole: true, ..Model::default() };
+    let mut page = Page::live_with(Config::default(), model, None, ALL);
+    let replays = |page: &mut Page, seqs: &[u64]| {
+        page.event(10);
+        page.pass(100);
+        let request = page.asked;
+        assert!(page.client.begin_replay(page.now, page.job, request));
+        seqs.iter().for_each(|&seq| page.event(seq));
+        request
+    };
+    // Between two pages.
+    let request = replays(&mut page, &[6, 7]);
+    page.client.end_replay(page.now, page.job, request, false);
+    page.drain();
+    assert_eq!((page.seq(), page.client.held(page.job)), (Some(5), 3));
+    page.answers(page.job, None, E, 12);
+    assert_eq!((page.seq(), page.sync(), page.client.held(page.job)), (Some(12), Sync::Live, 0));
+    // Within a page.
+    for done in [false, true] {
+        let mut page = Page::live_with(Config::default(), model, None, ALL);
+        let request = replays(&mut page, &[6, 7]);
+        page.answers(page.job, None, E, 12);
+        assert_eq!(page.client.held(page.job), 2, "the page is being read");
+        page.client.end_replay(page.now, page.job, request, done);
+        page.drain();
+        assert_eq!((page.seq(), page.sync(), page.client.held(page.job)), (Some(12), Sync::Live, 0), "{done}");
+    }
+}
+
+/// R18: an older state that is pushed ends no question about what is missing.
+#[test]
+fn what_is_pushed_ends_neither_a_wait_before_a_snapshot_nor_a_resume() {
+    // Asked in vain on the socket before, so the next question waits; then pushed.
+    let mut page = Page::live();
+    page.client.handle_discontinuity(page.now, None);
+    page.drain();
+    page.pass(5_000);
+    assert_eq!((page.count("heads"), page.count("snapshot")), (1, 1));
+    page.reconnects();
+    page.said.clear();
+    page.client.handle_gone(page.now, page.job, page.asked);
+    page.drain();
+    page.answers(page.job, None, E, 6);
+    page.answers(page.job, None, E, 6);
+    assert_eq!((page.seq(), page.sync(), page.count("snapshot")), (Some(6), Sync::Recovering, 0));
+    page.pass(1_000);
+    page.answer(9);
+    assert_eq!((page.seq(), page.sync(), page.count("snapshot")), (Some(9), Sync::Live, 1));
+    // Pages that stopped are asked for again, and only they confirm the position (R30).
+    let mut page = Page::live();
+    page.reconnects();
+    let request = page.asked;
+    assert!(page.client.begin_replay(page.now, page.job, request));
+    page.client.end_replay(page.now, page.job, request, false);
+    page.drain();
+    page.pass(3_000);
+    assert_eq!(page.count("replay"), 1);
+    page.answers(page.job, None, E, 5);
+    assert_eq!(page.sync(), Sync::Recovering);
+    assert!(page.client.begin_replay(page.now, page.job, request));
+    page.client.end_replay(page.now, page.job, request, true);
+    page.drain();
+    assert_eq!((page.sync(), page.count("snapshot")), (Sync::Live, 0));
 }

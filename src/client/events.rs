@@ -21,7 +21,10 @@ impl<P> Client<P> {
             return self.restart(id, event);
         }
         let reach = reach(entity.last, model, event.prev, event.seq, event.visible);
-        let blocks = entity.recovery.as_ref().is_some_and(|recovery| recovery.question.blocks());
+        let (blocks, withholds) = entity
+            .recovery
+            .as_ref()
+            .map_or((false, false), |recovery| (recovery.question.blocks(), recovery.withholds()));
         if reach == Reach::Covered {
             let forked = event.id.is_some() && entity.contradicts(event.seq, event.id);
             if forked && !blocks && !zoo::has(Bug::OverlookForks) {
@@ -43,7 +46,7 @@ impl<P> Client<P> {
             }
         }
         // What fits leaves the buffer at once, unless something keeps it from being applied.
-        let stays = reach != Reach::Next || event.whole || blocks;
+        let stays = reach != Reach::Next || event.whole || withholds;
         self.hold(id, event);
         if stays {
             self.bound(id);
@@ -112,10 +115,7 @@ impl<P> Client<P> {
                 return;
             }
             let Some(recovery) = &mut entity.recovery else { return };
-            if recovery.question.blocks()
-                || recovery.stage == Stage::Denied
-                || recovery.failed && recovery.faults >= AGREEING_ANSWERS
-            {
+            if recovery.withholds() || recovery.stage == Stage::Denied {
                 return;
             }
             let model = model_in(&self.models, entity.model);

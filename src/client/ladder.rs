@@ -52,9 +52,13 @@ impl<P> Client<P> {
         recovery.wants_snapshot |= straddles;
         let resubscribe = asked.resubscribe;
         let stage = recovery.stage;
-        if asked.replay == 0 && (stage == Stage::Resume || stage.is_replay() && (judged || stage != Stage::ReplayReady))
-        {
+        let no_replay = asked.replay == 0;
+        if no_replay && (stage == Stage::Resume || stage.is_replay() && (judged || stage != Stage::ReplayReady)) {
             self.set_stage(id, Stage::Rest, Instant::NEVER);
+        }
+        if no_replay && self.page != id {
+            // What a whole replay brought that was given up will not be completed.
+            self.drop_held(id, Which::Whole);
         }
         if judged && zoo::has(Bug::TrustDone) {
             self.drop_held(id, Which::All);
@@ -83,8 +87,7 @@ impl<P> Client<P> {
                     self.set_stage(id, Stage::Grace, self.now + self.config.gap.grace);
                 }
             }
-        } else if recovery.failed && recovery.faults >= AGREEING_ANSWERS {
-            // What can't be reduced comes next, and only a snapshot leads past it (R36).
+        } else if recovery.is_stuck() {
             if stage == Stage::Rest {
                 self.give_up(id);
             }

@@ -109,7 +109,7 @@ impl<P> Client<P> {
                 self.stats.stale += u64::from(seq < last);
             }
             self.answered(id);
-            return self.end_question(id);
+            return self.end_question(id, request);
         }
         if seq > last
             || resets
@@ -147,13 +147,13 @@ impl<P> Client<P> {
         } else {
             self.refute_suspects(id);
             self.answered_by(id, request);
-            self.end_question(id);
+            self.end_question(id, request);
         }
     }
 
     /// What was asked of a snapshot is settled.
-    fn end_question(&mut self, id: EntityId) {
-        self.disbelieve(id);
+    fn end_question(&mut self, id: EntityId, request: Option<Request>) {
+        self.disbelieve(id, request);
         if let Some(recovery) = &mut self.entities[id].recovery {
             recovery.wants_snapshot &= recovery.stage.is_unanswered();
             recovery.no_after = false;
@@ -162,14 +162,15 @@ impl<P> Client<P> {
         self.touch(id);
     }
 
-    /// A snapshot came for an entity that was given up: numbers that so many did not reach are forgotten, for whoever
-    /// named them may have lied.
-    fn disbelieve(&mut self, id: EntityId) {
+    /// A snapshot answered for an entity that was given up: numbers that so many did not reach are forgotten, for
+    /// whoever named them may have lied. One that is pushed may only be old.
+    fn disbelieve(&mut self, id: EntityId, request: Option<Request>) {
         let entity = &mut self.entities[id];
         let own = entity.own();
         if let Some(recovery) = &mut entity.recovery
             && recovery.failed
             && recovery.faults < AGREEING_ANSWERS
+            && request.is_some()
         {
             recovery.asked.head = 0;
             self.drop_held(id, Which::Of(own));
@@ -185,7 +186,7 @@ impl<P> Client<P> {
         let other = request.is_none_or(|request| !self.wave_is(id, request));
         let kept = other && self.waits_for(id, WaveKind::Subscribe);
         let asks = entity.recovery.as_ref().is_some_and(|recovery| {
-            recovery.asked.resubscribe || recovery.stage == Stage::Resume || recovery.stage.is_unanswered()
+            recovery.asked.resubscribe || recovery.asked.confirms || recovery.stage.is_unanswered()
         });
         if request.is_none() && asks {
             return;
@@ -257,7 +258,7 @@ impl<P> Client<P> {
         self.answered_by(id, request);
         if same {
             self.refute_suspects(id);
-            self.disbelieve(id);
+            self.disbelieve(id, request);
         }
         if (reset || before != Epoch::NONE && !same) && !zoo::has(Bug::KeepHeldAcrossEpochs) {
             self.drop_history(id);
@@ -273,6 +274,9 @@ impl<P> Client<P> {
             }
             recovery.forget(epoch);
             recovery.asked.head = 0;
+            if recovery.fault_in != epoch {
+                recovery.faults = 0;
+            }
         }
         recovery.question = Question::None;
         recovery.wants_snapshot &= recovery.stage.is_unanswered();
@@ -283,7 +287,7 @@ impl<P> Client<P> {
         if recovery.asked.gap <= seq {
             recovery.asked.gap = 0;
         }
-        if recovery.faults < AGREEING_ANSWERS || recovery.fault_at <= seq {
+        if recovery.stage != Stage::Failed && (recovery.faults < AGREEING_ANSWERS || recovery.fault_at <= seq) {
             recovery.failed = false;
         }
         entity.move_to(epoch, seq);
@@ -332,7 +336,7 @@ impl<P> Client<P> {
             recovery.asked.done = false;
             recovery.asked.head = 0;
             let stage = recovery.stage;
-            if stage.is_replay() || matches!(stage, Stage::Grace | Stage::Resume) {
+            if stage.is_replay() || matches!(stage, Stage::Grace | Stage::Resume | Stage::Failed) {
                 self.set_stage(id, Stage::Rest, Instant::NEVER);
             }
         }

@@ -934,6 +934,10 @@ impl<'a> World<'a> {
             if topic.is_some_and(|topic| self.page.client.sync(topic) != Sync::Live) {
                 continue;
             }
+            // Its snapshot may be pushed: an old one that is pushed to who joins looks just so (R39).
+            if topic.is_some() && self.plan.faults.pushes {
+                continue;
+            }
             if self.page.client.sync(id) == Sync::Live {
                 let stands = self.page.client.position(id).map(|p| (p.epoch.0, p.seq));
                 let has = Some((self.gateway.epoch(entity), self.gateway.history(entity).head()));
