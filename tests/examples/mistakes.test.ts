@@ -152,6 +152,9 @@ const MISTAKES: Readonly<Record<string, readonly (() => Told | Promise<Told>)[]>
     () => reported({}, (client) => client.entity('job/42').subscribe(undefined as never)),
     () => reported({}, (client) => client.on('final', 'me' as never)),
   ],
+  "`client.on('finished')`, which is no event": [
+    () => reported({}, (client) => client.on('finished' as never, () => {})),
+  ],
   'a listener that throws': [
     () =>
       reported({}, (client) =>

@@ -579,6 +579,19 @@ describe('misuse never throws', () => {
     }
   });
 
+  test('a listener of what never happens', () => {
+    const world = new World();
+    for (const type of ['finished', 'changes', 'constructor'] as never[]) world.client.on(type, () => {})();
+    expect(world.errors.map(({ code, message }) => `${code}: ${message}`)).toEqual([
+      "listener: A listener of 'finished' is never called.",
+      "listener: A listener of 'changes' is never called.",
+      "listener: A listener of 'constructor' is never called.",
+    ]);
+    const known = ['change', 'connection', 'error', 'final', 'gap', 'sync'] as const;
+    for (const type of known) world.client.on(type, () => {});
+    expect(world.errors).toHaveLength(3);
+  });
+
   test('an error listener that throws goes to the logger', () => {
     const logger = { error: vi.fn(), warn: vi.fn() };
     const client = createClient({ url: 'ws://server.test', models: { job: model<Data>() }, logger });

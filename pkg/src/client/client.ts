@@ -121,6 +121,7 @@ export const client: Client<any> = {
 
   on(type, listener) {
     if (type === 'change') keepAll();
+    if (!/^(change|connection|error|final|gap|sync)$/.test(type)) report('listener', `of '${type}' is never called`);
     return follow(eventsOf(type), listener);
   },
 
