@@ -49,6 +49,7 @@ use crate::entity::{Entities, Flags, NOBODY, Numbers, Reach, reach};
 pub use crate::entity::{EntityId, Epoch, ModelId, Position, Seq, Status, Sync};
 use crate::gap::{Held, Which};
 pub use crate::ids::EventId;
+use crate::ids::Ids;
 pub use crate::input::{ErrorCode, Event, Snapshot};
 use crate::jitter::Jitter;
 pub use crate::output::{Change, ChangeKind, Command, Fault, Output, Range, Resume, Verdict};
@@ -116,6 +117,8 @@ pub struct Client<P> {
     /// The entity whose replay page is being read.
     page: EntityId,
     undo: Undo,
+    /// The ids of the history that the last commit declared void.
+    void_ids: Option<Box<Ids>>,
     to_subscribe: Vec<Asking>,
     to_unsubscribe: Vec<EntityId>,
     to_ask_heads: Vec<EntityId>,
@@ -156,6 +159,7 @@ impl<P> Client<P> {
             reported: (ConnectionState::Idle, Instant::NEVER),
             page: NOBODY,
             undo: Undo { entity: NOBODY, epoch: Epoch(0), last: 0, status: Status::NONE, flags: Flags::NONE, seq: 0 },
+            void_ids: None,
             to_subscribe: Vec::new(),
             to_unsubscribe: Vec::new(),
             to_ask_heads: Vec::new(),
@@ -940,7 +944,11 @@ impl<P> Client<P> {
         }
         const KEPT: Flags = Flags::PLACED.and(Flags::FINAL).and(Flags::FLOORED).and(Flags::ENDED);
         let entity = &mut self.entities[id];
-        if let Some(ids) = &mut entity.ids {
+        if self.void_ids.is_some() {
+            entity.ids = self.void_ids.take();
+        } else if event.is_some()
+            && let Some(ids) = &mut entity.ids
+        {
             ids.take_back(undo.seq);
         }
         let adopted = entity.epoch;

@@ -2277,3 +2277,71 @@ fn what_is_pushed_ends_neither_a_wait_before_a_snapshot_nor_a_resume() {
     page.drain();
     assert_eq!((page.sync(), page.count("snapshot")), (Sync::Live, 0));
 }
+
+/// R36, R5: what was taken back voids nothing, the ids of what was applied included.
+#[test]
+fn a_reset_that_could_not_be_reduced_leaves_the_ids_of_what_was_applied() {
+    let model = Model { reset_seq: Some(1), ..Model::default() };
+    let known = |page: &mut Page| {
+        page.said.clear();
+        page.gives(page.job, 6, EventId(66), 1, Status::NONE);
+        assert_eq!((page.seq(), page.count("change")), (Some(6), 1));
+        page.said.clear();
+    };
+    let repeats = |page: &mut Page| {
+        page.spoilt = 0;
+        page.rejects = false;
+        page.answer(6);
+        page.said.clear();
+        page.gives(page.job, 7, EventId(66), 1, Status::NONE);
+        assert_eq!((page.seq(), page.count("change")), (Some(7), 0), "it was applied as 6");
+    };
+    // An event that voids what was before it.
+    let mut page = Page::live_with(Config::default(), model, None, ALL);
+    known(&mut page);
+    page.spoilt = 1;
+    page.gives(page.job, 1, EventId(67), 1, Status::NONE);
+    assert_eq!((page.count("rollback"), page.seq()), (1, Some(6)));
+    repeats(&mut page);
+    // A snapshot that does.
+    let mut page = Page::live_with(Config::default(), model, None, ALL);
+    known(&mut page);
+    page.rejects = true;
+    page.answers(page.job, None, E, 1);
+    assert_eq!((page.count("rollback"), page.seq()), (1, Some(6)));
+    repeats(&mut page);
+    // A snapshot of the number that was applied under that id.
+    let mut page = Page::live();
+    known(&mut page);
+    page.spoilt = 7;
+    page.event(7);
+    page.rejects = true;
+    page.answer(6);
+    assert_eq!((page.count("rollback"), page.seq()), (2, Some(6)));
+    page.pass(1_000);
+    repeats(&mut page);
+    // Of others nothing is kept for it.
+    let mut page = Page::live_with(Config::default(), model, None, ALL);
+    let other = page.another();
+    known(&mut page);
+    page.gives(page.job, 1, EventId(67), 1, Status::NONE);
+    page.spoilt = 6;
+    page.gives(other, 6, EventId(68), 1, Status::NONE);
+    page.spoilt = 0;
+    assert_eq!(page.count("rollback"), 1);
+    page.answers(other, Some(page.asked), E, 5);
+    page.said.clear();
+    page.gives(other, 7, EventId(66), 1, Status::NONE);
+    assert_eq!(page.count("change"), 1, "of that id it had none");
+}
+
+/// R5: the number that voids what was before it is applied once, too.
+#[test]
+fn an_event_that_resets_and_comes_twice_resets_once() {
+    let model = Model { reset_seq: Some(1), ..Model::default() };
+    let mut page = Page::live_with(Config::default(), model, None, ALL);
+    for (seq, id, at, resets) in [(1, 7, 1, 1), (2, 8, 2, 1), (1, 7, 2, 1), (1, 9, 1, 2), (1, 0, 1, 3), (1, 0, 1, 4)] {
+        page.gives(page.job, seq, EventId(id), 1, Status::NONE);
+        assert_eq!((page.seq(), page.client.stats().resets), (Some(at), resets), "{seq} under {id}");
+    }
+}

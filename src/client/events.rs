@@ -17,7 +17,8 @@ impl<P> Client<P> {
             return self.suspect(id, event);
         }
         event.epoch = entity.epoch;
-        if model.reset_seq == Some(event.seq) && event.payload.is_some() {
+        let known = event.id.is_some() && entity.repeats(event.id);
+        if model.reset_seq == Some(event.seq) && event.payload.is_some() && !known {
             return self.restart(id, event);
         }
         let reach = reach(entity.last, model, event.prev, event.seq, event.visible);
@@ -200,6 +201,7 @@ impl<P> Client<P> {
         let entity = &self.entities[id];
         let (epoch, last, status, flags) = (entity.epoch, entity.last, entity.status, entity.flags);
         self.undo = Undo { entity: id, epoch, last, status, flags, seq };
+        self.void_ids = None;
     }
 
     /// R8: what comes for a final entity raises the position at most.

@@ -326,7 +326,7 @@ impl<P> Client<P> {
     pub(super) fn drop_history(&mut self, id: EntityId) {
         let entity = &mut self.entities[id];
         let own = entity.own();
-        entity.ids = None;
+        self.void_ids = entity.ids.take();
         let Some(recovery) = &mut entity.recovery else { return };
         recovery.asked.gap = 0;
         recovery.faults = 0;
