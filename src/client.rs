@@ -72,6 +72,8 @@ struct Undo {
     flags: Flags,
     /// The number that was committed.
     seq: Seq,
+    /// The commit declared a history void, whose ids are kept aside.
+    voids: bool,
 }
 
 /// A `subscribe` to be sent, or repeated under its id.
@@ -158,7 +160,15 @@ impl<P> Client<P> {
             topics: Topics::NONE,
             reported: (ConnectionState::Idle, Instant::NEVER),
             page: NOBODY,
-            undo: Undo { entity: NOBODY, epoch: Epoch(0), last: 0, status: Status::NONE, flags: Flags::NONE, seq: 0 },
+            undo: Undo {
+                entity: NOBODY,
+                epoch: Epoch(0),
+                last: 0,
+                status: Status::NONE,
+                flags: Flags::NONE,
+                seq: 0,
+                voids: false,
+            },
             void_ids: None,
             to_subscribe: Vec::new(),
             to_unsubscribe: Vec::new(),
@@ -944,7 +954,7 @@ impl<P> Client<P> {
         }
         const KEPT: Flags = Flags::PLACED.and(Flags::FINAL).and(Flags::FLOORED).and(Flags::ENDED);
         let entity = &mut self.entities[id];
-        if self.void_ids.is_some() {
+        if undo.voids {
             entity.ids = self.void_ids.take();
         } else if event.is_some()
             && let Some(ids) = &mut entity.ids

@@ -259,7 +259,7 @@ impl<P> Entity<P> {
     }
 
     pub(crate) fn repeats(&self, id: EventId) -> bool {
-        self.ids.as_ref().is_some_and(|ids| ids.contains(id))
+        id.is_some() && self.ids.as_ref().is_some_and(|ids| ids.contains(id))
     }
 
     /// Notes an applied id, where the model remembers `capacity` of them.

@@ -216,6 +216,7 @@ impl<P> Recovery<P> {
     }
 
     /// Whether what fits must wait: an answer decides first, or only a snapshot leads past what can't be reduced (R36).
+    #[inline(never)]
     pub(crate) fn withholds(&self) -> bool {
         self.question.blocks() || self.is_stuck()
     }

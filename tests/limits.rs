@@ -2320,19 +2320,27 @@ fn a_reset_that_could_not_be_reduced_leaves_the_ids_of_what_was_applied() {
     assert_eq!((page.count("rollback"), page.seq()), (2, Some(6)));
     page.pass(1_000);
     repeats(&mut page);
-    // Of others nothing is kept for it.
-    let mut page = Page::live_with(Config::default(), model, None, ALL);
-    let other = page.another();
-    known(&mut page);
-    page.gives(page.job, 1, EventId(67), 1, Status::NONE);
-    page.spoilt = 6;
-    page.gives(other, 6, EventId(68), 1, Status::NONE);
-    page.spoilt = 0;
-    assert_eq!(page.count("rollback"), 1);
-    page.answers(other, Some(page.asked), E, 5);
-    page.said.clear();
-    page.gives(other, 7, EventId(66), 1, Status::NONE);
-    assert_eq!(page.count("change"), 1, "of that id it had none");
+    // Nothing is kept for others, whichever way their events take.
+    for is_fast in [false, true] {
+        let mut page = Page::live_with(Config::default(), model, None, ALL);
+        let plain_model = page.client.add_model(Model::default());
+        let other = page.another_of(plain_model);
+        known(&mut page);
+        page.gives(page.job, 1, EventId(67), 1, Status::NONE);
+        if is_fast {
+            assert_eq!(page.client.accept(other, 5, 6, E, Status::NONE, true), Verdict::Apply);
+            page.client.rollback(page.now, other, Some((plain(6), ())));
+            page.drain();
+        } else {
+            page.spoilt = 6;
+            page.gives(other, 6, EventId(68), 1, Status::NONE);
+            page.spoilt = 0;
+        }
+        page.answers(other, Some(page.asked), E, 6);
+        page.said.clear();
+        page.gives(other, 7, EventId(66), 1, Status::NONE);
+        assert_eq!(page.count("change"), 1, "of that id it had none");
+    }
 }
 
 /// R5: the number that voids what was before it is applied once, too.

@@ -21,7 +21,8 @@ impl<P> Client<P> {
             return Verdict::Slow;
         }
         if seq == entity.last + 1 {
-            self.undo = Undo { entity: id, epoch, last: entity.last, status: entity.status, flags: entity.flags, seq };
+            let (last, flags) = (entity.last, entity.flags);
+            self.undo = Undo { entity: id, epoch, last, status: entity.status, flags, seq, voids: false };
             entity.last = seq;
             entity.set(Flags::MOVED.and(Flags::HEARD));
             if status.is_some() {

@@ -17,7 +17,7 @@ impl<P> Client<P> {
             return self.suspect(id, event);
         }
         event.epoch = entity.epoch;
-        let known = event.id.is_some() && entity.repeats(event.id);
+        let known = entity.repeats(event.id);
         if model.reset_seq == Some(event.seq) && event.payload.is_some() && !known {
             return self.restart(id, event);
         }
@@ -99,6 +99,7 @@ impl<P> Client<P> {
         }
         self.note_undo(id, event.seq);
         self.drop_history(id);
+        self.undo.voids = true;
         let entity = &mut self.entities[id];
         entity.move_to(event.epoch, event.seq);
         entity.status = Status::NONE;
@@ -146,7 +147,7 @@ impl<P> Client<P> {
     /// (R6).
     fn commit(&mut self, id: EntityId, event: Held<P>, ids: bool, reset: bool) {
         let entity = &mut self.entities[id];
-        let repeated = ids && event.id.is_some() && entity.repeats(event.id);
+        let repeated = ids && entity.repeats(event.id);
         if let Some(recovery) = &mut entity.recovery {
             recovery.lag = 0;
         }
@@ -200,8 +201,7 @@ impl<P> Client<P> {
     pub(super) fn note_undo(&mut self, id: EntityId, seq: Seq) {
         let entity = &self.entities[id];
         let (epoch, last, status, flags) = (entity.epoch, entity.last, entity.status, entity.flags);
-        self.undo = Undo { entity: id, epoch, last, status, flags, seq };
-        self.void_ids = None;
+        self.undo = Undo { entity: id, epoch, last, status, flags, seq, voids: false };
     }
 
     /// R8: what comes for a final entity raises the position at most.

@@ -262,6 +262,7 @@ impl<P> Client<P> {
         }
         if (reset || before != Epoch::NONE && !same) && !zoo::has(Bug::KeepHeldAcrossEpochs) {
             self.drop_history(id);
+            self.undo.voids = true;
         }
         let entity = &mut self.entities[id];
         let recovery = entity.recover();
