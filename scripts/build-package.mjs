@@ -22,7 +22,7 @@ import { root, run, stopOnSignals, wasmOpt, webCargo, webCargoEnv, webTargetDir 
 const AIM = 20_000;
 
 /** What it may weigh until it is there: a little more than it does. It is raised only where a fault is healed, or a mistake gets its error. */
-const LIMIT = 28_800;
+const LIMIT = 28_900;
 
 /** What `inorder/react` may add, in bytes after brotli. */
 const REACT_LIMIT = 1_200;

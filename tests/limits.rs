@@ -1192,6 +1192,27 @@ fn a_subscription_is_given_up_after_five_tries() {
     assert_eq!(page.count("subscribe"), 6, "and asked for again half a minute later");
 }
 
+/// R18, R23: nor does a new epoch that is pushed answer it.
+#[test]
+fn a_subscription_that_was_given_up_is_asked_for_again_whatever_is_pushed() {
+    let mut page = Page::live();
+    page.reconnects();
+    page.said.clear();
+    while page.sync() != Sync::Failed {
+        page.pass(1);
+    }
+    assert_eq!(page.count("subscribe"), 4);
+    page.pass(10_000);
+    page.answers(page.job, None, F, 1);
+    assert_eq!((page.seq(), page.sync()), (Some(1), Sync::Failed));
+    page.pass(19_999);
+    assert_eq!(page.count("subscribe"), 4);
+    page.pass(1);
+    assert_eq!(page.count("subscribe"), 5);
+    page.answers(page.job, Some(page.asked), F, 3);
+    assert_eq!((page.seq(), page.sync()), (Some(3), Sync::Live));
+}
+
 #[test]
 fn many_subscriptions_share_a_frame_and_a_retry_has_its_own() {
     let mut page = Page::dialed();

@@ -337,7 +337,9 @@ impl<P> Client<P> {
             recovery.asked.done = false;
             recovery.asked.head = 0;
             let stage = recovery.stage;
-            if stage.is_replay() || matches!(stage, Stage::Grace | Stage::Resume | Stage::Failed) {
+            // A subscription that nobody answered is asked for again in its time.
+            let given_up = stage == Stage::Failed && !recovery.asked.resubscribe;
+            if stage.is_replay() || given_up || matches!(stage, Stage::Grace | Stage::Resume) {
                 self.set_stage(id, Stage::Rest, Instant::NEVER);
             }
         }
