@@ -449,6 +449,10 @@ impl<P> Client<P> {
         if from == 0 || from > to || to > MAX_SEQ {
             return self.bad_frame(id);
         }
+        // Nor does anybody believe that so many numbers will never exist.
+        if self.model(id).measures() && to - from >= self.config.max_ahead {
+            return self.far_ahead(id);
+        }
         if self.model(id).continuity != Continuity::None {
             self.judge(
                 id,

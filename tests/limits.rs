@@ -752,7 +752,7 @@ fn four_thousand_and_ninety_six_ends_are_remembered() {
 fn the_largest_number_is_usable() {
     const LAST: u64 = (1 << 53) - 1;
     let chain = Model { continuity: Continuity::Prev, ..Model::default() };
-    let mut page = Page::live();
+    let mut page = Page::live_with(Config::default(), chain, None, ALL);
     page.client.handle_vacant(page.now, page.job, E, 6, LAST);
     page.drain();
     assert_eq!(page.client.position(page.job).map(|at| at.seq), Some(LAST));
@@ -2373,4 +2373,34 @@ fn an_event_that_resets_and_comes_twice_resets_once() {
         page.gives(page.job, seq, EventId(id), 1, Status::NONE);
         assert_eq!((page.seq(), page.client.stats().resets), (Some(at), resets), "{seq} under {id}");
     }
+}
+
+/// R12: a vacancy begins right behind the position, so it is its width that must be believable.
+#[test]
+fn a_vacancy_of_more_than_a_hundred_thousand_numbers_poisons_nothing() {
+    let vacant = |page: &mut Page, to| {
+        page.client.handle_vacant(page.now, page.job, E, 6, to);
+        page.drain();
+    };
+    let mut page = Page::live();
+    vacant(&mut page, 100_005);
+    assert_eq!((page.seq(), page.count("far ahead")), (Some(100_005), 0));
+    let mut page = Page::live();
+    vacant(&mut page, 100_006);
+    assert_eq!((page.seq(), page.count("far ahead"), page.count("snapshot")), (Some(5), 1, 1));
+    page.answer(5);
+    page.event(6);
+    assert_eq!((page.seq(), page.sync()), (Some(6), Sync::Live));
+    // Nor is it held for who has no position yet.
+    let mut page = Page::dialed();
+    page.welcome(None, ALL);
+    vacant(&mut page, (1 << 53) - 1);
+    page.answer(5);
+    page.event(6);
+    assert_eq!((page.seq(), page.client.held(page.job)), (Some(6), 0));
+    // Where the newest wins, numbers are not measured.
+    let model = Model { on_gap: Some(OnGap::Skip), ..Model::default() };
+    let mut page = Page::live_with(Config::default(), model, None, ALL);
+    vacant(&mut page, 100_006);
+    assert_eq!(page.count("far ahead"), 0);
 }
