@@ -5,7 +5,7 @@
 // Debian packages are installed as root or through sudo; elsewhere rustup's components are used and browsers are
 // expected to be installed. Tools from crates.io go to ~/.cache/inorder, each version in its own folder.
 import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import * as tools from './tools.mjs';
@@ -90,15 +90,15 @@ const NEEDS = {
   'wasm-bindgen': {
     present: () =>
       versionOf(tools.cargoTools['wasm-bindgen-cli'].path) === tools.cargoTools['wasm-bindgen-cli'].version,
-    install: () => cargoInstall('wasm-bindgen-cli'),
+    install: () => cargoInstall('wasm-bindgen-cli', { optimise: 1 }),
   },
   'cargo-deny': {
     present: () => versionOf(tools.cargoTools['cargo-deny'].path) === tools.cargoTools['cargo-deny'].version,
-    install: () => cargoInstall('cargo-deny', '--no-default-features'),
+    install: () => cargoInstall('cargo-deny', { features: ['--no-default-features'] }),
   },
   'cargo-mutants': {
     present: () => existsSync(tools.cargoTools['cargo-mutants'].path),
-    install: () => cargoInstall('cargo-mutants'),
+    install: () => cargoInstall('cargo-mutants', { optimise: 1 }),
   },
   rustfmt: {
     present: () => runsCargo('fmt'),
@@ -200,15 +200,15 @@ function lld() {
   return llvm ? `lld-${llvm}` : 'lld';
 }
 
-/** The tools work for a second each time, so that a third less time to build them is the better bargain. */
-const QUICKLY_BUILT = {
-  CARGO_PROFILE_RELEASE_OPT_LEVEL: '1',
+/** Most tools work for a second each time, so that half the time to build them is the better bargain. */
+const quicklyBuilt = (optimise) => ({
+  CARGO_PROFILE_RELEASE_OPT_LEVEL: String(optimise),
   CARGO_PROFILE_RELEASE_CODEGEN_UNITS: '16',
   CARGO_PROFILE_RELEASE_LTO: 'off',
   CARGO_PROFILE_RELEASE_DEBUG: '0',
-};
+});
 
-async function cargoInstall(crate, ...features) {
+async function cargoInstall(crate, { features = [], optimise = 0 } = {}) {
   const { version, folder } = tools.cargoTools[crate];
   mkdirSync(tools.cacheDir, { recursive: true });
   // Built beside its place and renamed, so that an interrupted build is not mistaken for the tool.
@@ -218,7 +218,7 @@ async function cargoInstall(crate, ...features) {
       tools.nativeCargo(),
       ['install', ...how, ...features, '--quiet', '--version', version, '--root', fresh, crate],
       {
-        env: tools.nativeCargoEnv({ CARGO_TARGET_DIR: join(fresh, 'build'), ...QUICKLY_BUILT }),
+        env: tools.nativeCargoEnv({ CARGO_TARGET_DIR: join(fresh, 'build'), ...quicklyBuilt(optimise) }),
       },
     );
   try {
@@ -236,11 +236,14 @@ async function cargoInstall(crate, ...features) {
   }
 }
 
-/** Runs a program as root; returns whether it succeeded. */
+/** Runs a program as root; resolves to whether it succeeded. */
 function asRoot(command, args) {
   const environment = ['env', 'DEBIAN_FRONTEND=noninteractive'];
   const [program, ...rest] = [...(isRoot ? [] : ['sudo']), ...environment, command, ...args];
-  return spawnSync(program, rest, { stdio: ['inherit', 'ignore', 'inherit'] }).status === 0;
+  return new Promise((resolve) => {
+    const child = spawn(program, rest, { stdio: ['inherit', 'ignore', 'inherit'] });
+    child.once('error', () => resolve(false)).once('close', (code) => resolve(code === 0));
+  });
 }
 
 const hasApt = () => existsSync('/etc/debian_version') && existsSync('/usr/bin/apt-get') && (isRoot || runs('sudo'));
@@ -252,20 +255,34 @@ function aptHas(packages) {
   return packages.every((name) => candidate(name) && !(rustup && /^(rust|cargo)/.test(name)));
 }
 
-/** Installs Debian's packages for as many of the named needs as Debian has packages for; returns the others. */
-function installFromDebian(names) {
-  // A fresh image has no package lists, and old lists name files that are gone.
+/** A fresh image has no package lists, and old lists name files that are gone. */
+async function updateDebian() {
   say('apt-get update');
-  if (!asRoot('apt-get', ['update', '-qq'])) say('apt-get update failed; going on with the lists that are there');
+  if (!(await asRoot('apt-get', ['update', '-qq'])))
+    say('apt-get update failed; going on with the lists that are there');
+}
+
+/** Installs Debian's packages for as many of the named needs as Debian has packages for; resolves to the others. */
+async function installFromDebian(names) {
   const packagesOf = new Map(names.map((name) => [name, NEEDS[name].debian()]));
   const served = names.filter((name) => aptHas(packagesOf.get(name)));
   const packages = [...new Set(served.flatMap((name) => packagesOf.get(name)))];
   if (packages.length > 0) {
     say(`apt-get install ${packages.join(' ')}`);
     const options = ['-y', '-qq', '--no-install-recommends', '-o', 'DPkg::Lock::Timeout=300'];
-    if (!asRoot('apt-get', ['install', ...options, ...packages])) throw new Error('apt-get install failed');
+    if (!(await asRoot('apt-get', ['install', ...options, ...packages]))) throw new Error('apt-get install failed');
   }
   return names.filter((name) => !served.includes(name));
+}
+
+/** Installs what is packaged: by apt, or by rustup what apt does not have. */
+async function installPackages(names, apt) {
+  const rest = apt && names.length > 0 ? await installFromDebian(names) : names;
+  for (const name of rest.filter((name) => NEEDS[name].rustup && runs('rustup'))) {
+    say(`${name} by rustup`);
+    await NEEDS[name].rustup();
+  }
+  tools.lookAgain();
 }
 
 /** Installs what is missing for the commands named; throws with advice when that is not possible. */
@@ -277,17 +294,23 @@ export async function setup(...commands) {
   const began = performance.now();
   say(`missing: ${left.join(', ')}`);
 
-  let rest = left.filter((name) => NEEDS[name].debian);
-  if (rest.length > 0 && hasApt()) rest = installFromDebian(rest);
-  for (const name of rest.filter((name) => NEEDS[name].rustup && runs('rustup'))) {
-    say(`${name} by rustup`);
-    await NEEDS[name].rustup();
-  }
-  tools.lookAgain();
-
+  const packaged = left.filter((name) => NEEDS[name].debian);
+  const apt = packaged.length > 0 && hasApt();
+  if (apt) await updateDebian();
+  // What our tools are built with comes first; the browsers come while those are built.
+  await installPackages(
+    packaged.filter((name) => BUILD.includes(name)),
+    apt,
+  );
   const ours = left.filter((name) => NEEDS[name].install);
   if (ours.length > 0) say(`installing ${ours.join(', ')}`);
-  const results = await Promise.allSettled(ours.map((name) => NEEDS[name].install()));
+  const results = await Promise.allSettled([
+    ...ours.map((name) => NEEDS[name].install()),
+    installPackages(
+      packaged.filter((name) => !BUILD.includes(name)),
+      apt,
+    ),
+  ]);
   const failure = results.find(({ status }) => status === 'rejected');
   if (failure) throw failure.reason;
   tools.lookAgain();
