@@ -94,7 +94,6 @@ async function fuzz(name, program, seconds, asan) {
         `-max_total_time=${Math.ceil(seconds)}`,
         // The short form of `npm test` takes the same way each time; longer ones look elsewhere.
         ...(seconds <= SECONDS ? ['-seed=1'] : []),
-        '-seed=1',
         `-max_len=${LONGEST}`,
         `-timeout=${HANG_S}`,
         `-rss_limit_mb=${MEMORY_MIB}`,

@@ -4,7 +4,8 @@
 //   npm test -- --list          the names of the steps
 //   npm test -- --verbose       prints all output; otherwise a step's output is printed when it fails
 //
-// Three steps run at a time: one that computes, and beside it two that mostly wait for sockets and timers.
+// Three steps run at a time: one that computes, and beside it two that mostly wait for sockets and timers; where those are
+// over, what needs one core only.
 //
 // The counts are those that the tools print. A check without tests of its own (a formatter, a compiler) counts as one.
 // A step that crashes, times out or finds no test counts as a failure, and so does a test that was skipped.
@@ -284,19 +285,21 @@ const STEPS = [
   { name: 'native', run: counted(countCargo, ...native(['test', '--locked', '--workspace', '--no-fail-fast'])) },
   { name: 'zoo', run: counted(countCargo, ...native(['test', '--locked', '--features', 'zoo', '--test', 'zoo'])) },
   { name: 'fuzz', run: counted(countLine, () => process.execPath, ['scripts/fuzz.mjs']), show: true },
-  { name: 'types', after: ['package'], run: types },
-  { name: 'api', after: ['package'], run: check(process.execPath, ['scripts/api-report.mjs', '--check']) },
-  { name: 'docs', run: check(() => bin('typedoc'), ['--options', 'pkg/typedoc.json', '--emit', 'none']) },
-  { name: 'unit', after: ['package'], run: vitest('tests/package') },
+  { name: 'types', light: true, after: ['package'], run: types },
+  { name: 'api', light: true, after: ['package'], run: check(process.execPath, ['scripts/api-report.mjs', '--check']) },
+  { name: 'docs', light: true, run: check(() => bin('typedoc'), ['--options', 'pkg/typedoc.json', '--emit', 'none']) },
+  { name: 'unit', light: true, after: ['package'], run: vitest('tests/package') },
   {
     name: 'traces',
+    light: true,
     after: ['package'],
     run: counted(countLine, () => process.execPath, ['scripts/traces.mjs', '1000', '--debug']),
     show: true,
   },
-  { name: 'frameworks', after: ['package'], run: vitest('tests/frameworks') },
+  { name: 'frameworks', light: true, after: ['package'], run: vitest('tests/frameworks') },
   {
     name: 'toolchains',
+    light: true,
     after: ['package'],
     run: counted(
       countLine,
@@ -412,7 +415,8 @@ async function runAll(steps, results) {
   const isReady = (step) => (step.after ?? []).every((name) => results.has(name));
   const lane = async (name) => {
     while (!tools.isStopping()) {
-      const mine = left.filter((step) => step.lane === name);
+      const own = left.filter((step) => step.lane === name);
+      const mine = own.length > 0 ? own : left.filter((step) => step.light);
       if (mine.length === 0) return;
       const next = mine.find(isReady);
       if (next) {

@@ -56,7 +56,8 @@ export class GatewayProcess {
       const fail = (why) => reject(new Error(`the gateway ${why}\n${this.log.slice(-20).join('\n')}`));
       const timer = setTimeout(() => fail(`did not listen within ${READY_MS} ms`), READY_MS);
       child.once('error', (error) => fail(`did not start: ${error.message}`));
-      child.once('exit', (code) => fail(`ended with ${code}`));
+      // When all that it wrote was read.
+      child.once('close', (code) => fail(`ended with ${code}`));
       createInterface({ input: child.stdout }).on('line', (line) => {
         const port = /listening on http:\/\/[^:]+:(\d+)/.exec(line)?.[1];
         if (!port) return;

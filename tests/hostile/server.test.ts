@@ -387,8 +387,8 @@ describe('answers', () => {
     }
     const questions = server.socket.sent.length - asked;
     console.log(`20,000 changes of epoch in 100 s: ${questions} questions, ${new Set(errors).size} kinds of error`);
-    // Every adoption makes the entity live, so each further doubt may ask at once; it is the server that pays.
-    expect(questions).toBeLessThan(2_000);
+    // Nothing is answered, so each question is paced, and the entity is failed in the end.
+    expect(questions).toBeLessThan(100);
     server.answers = true;
     await heals(world, server);
   });
