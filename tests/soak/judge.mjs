@@ -30,7 +30,8 @@ const SAID = 30;
 export class Judge {
   /** Position by entity: epoch, seq, status, state as text, whether it is final. */
   #places = new Map();
-  /** Who left the topic, and who came back: the next snapshot of those is a join. */
+  /** Who is in the topic, who left it, and who came back: the next snapshot of those is a join. */
+  #members = new Set();
   #left = new Set();
   #joining = new Set();
   /** Was seen when it was not final yet. */
@@ -171,7 +172,7 @@ export class Judge {
     const isFinal = model === 'job' && FINAL.includes(status);
     if (!isFinal) this.#open.add(entity);
     this.#places.set(entity, { epoch, seq, status: status ?? undefined, state: text(state), isFinal, what });
-    if (model === 'topic') this.#members(kind, epoch, seq, event);
+    if (model === 'topic') this.#topic(epoch, seq);
   }
 
   /** Does a change follow the last one? */
@@ -193,17 +194,15 @@ export class Judge {
       this.#fault('lost', `${after}: not all was said to be skipped`);
   }
 
-  /** Who leaves a topic is forgotten after a while, and joins anew if it comes back. What was final stays so. */
-  #members(kind, epoch, seq, event) {
-    const members = this.truth.at('topic/jobs', epoch, seq)?.state ?? [];
-    const gone =
-      kind === 'event'
-        ? (event?.remove ?? [])
-        : [...this.#places.keys()].filter((entity) => modelOf(entity) === 'job' && !members.includes(entity));
-    for (const entity of gone) this.#left.add(entity);
-    for (const entity of kind === 'event' ? (event?.add ?? []) : members) {
-      if (this.#left.delete(entity)) this.#joining.add(entity);
-    }
+  /**
+   * Who leaves a topic is forgotten after a while, even if its first snapshot came after that, and joins anew if it comes
+   * back. What was final stays so.
+   */
+  #topic(epoch, seq) {
+    const members = new Set(this.truth.at('topic/jobs', epoch, seq)?.state);
+    for (const entity of this.#members) if (!members.has(entity)) this.#left.add(entity);
+    for (const entity of members) if (this.#left.delete(entity)) this.#joining.add(entity);
+    this.#members = members;
   }
 
   #shown(entity, sync, epoch, seq, status, state) {

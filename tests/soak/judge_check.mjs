@@ -38,11 +38,10 @@ function step(kind, epoch, seq, { isReset, skipped } = {}) {
 const snapshot = (seq, more, epoch = 'A') => step('snapshot', epoch, seq, more);
 const event = (seq, epoch = 'A') => step('event', epoch, seq);
 const topic = (seq, event) => [['change', 'topic/jobs', 'event', 'A', seq, null, null, event, null, null]];
-const left = [
-  ['change', 'topic/jobs', 'snapshot', 'A', 1, null, null, null, null, null],
-  ...topic(2, { remove: [JOB] }),
-  ['gone', JOB],
+const members = (seq, skipped = null) => [
+  ['change', 'topic/jobs', 'snapshot', 'A', seq, null, null, null, null, skipped],
 ];
+const left = [...members(1), ...topic(2, { remove: [JOB] }), ['gone', JOB]];
 const back = topic(3, { add: [JOB] });
 
 /** Notes with something in their place. */
@@ -62,6 +61,11 @@ const HISTORIES = [
   ['another epoch', undefined, [...snapshot(1), ...event(2), ...snapshot(3, { isReset: true }, 'B'), ...event(4, 'B')]],
   ['who left comes back', undefined, [...snapshot(1), ...left, ...back, ...snapshot(4)]],
   ['who left goes on for a moment', undefined, [...snapshot(1), ...left, ...event(2), ...back, ...snapshot(4)]],
+  [
+    'who left before it joined comes back',
+    undefined,
+    [...members(1), ...members(2, [2, 2]), ...snapshot(1), ...back, ...snapshot(4)],
+  ],
   [
     'what was final comes back',
     undefined,
