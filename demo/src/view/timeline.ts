@@ -6,6 +6,9 @@ const WINDOW_MS = 20_000;
 const PAINT_MS = 100;
 const CALM_PAINT_MS = 1_000;
 
+/** So long after it opened the row is kept in sight, in milliseconds. */
+const SETTLING_MS = 2_500;
+
 const LANES: readonly Lane[] = ['received', 'held', 'applied', 'dropped', 'replayed'];
 const LANE_HEIGHT = 34;
 const LEFT = 76;
@@ -45,6 +48,7 @@ export class Timeline {
   readonly #pause = el('button', { type: 'button' }, 'Pause');
   readonly #calm = matchMedia('(prefers-reduced-motion: reduce)');
   #painted = 0;
+  #openedAt = 0;
   #pausedAt: number | undefined;
   #opener: Element | null = null;
   entity: string | undefined;
@@ -72,6 +76,7 @@ export class Timeline {
     this.#pausedAt = undefined;
     setText(this.#pause, 'Pause');
     this.#painted = 0;
+    this.#openedAt = performance.now();
     this.#root.hidden = false;
     document.body.dataset['timeline'] = 'open';
     this.#root.setAttribute('tabindex', '-1');
@@ -105,7 +110,7 @@ export class Timeline {
 
   show(course: Course, title: string, now: number): void {
     if (!this.entity || now - this.#painted < (this.#calm.matches ? CALM_PAINT_MS : PAINT_MS)) return;
-    const first = this.#painted === 0;
+    const isNew = this.#painted === 0 || now - this.#openedAt < SETTLING_MS;
     this.#painted = now;
     const at = this.#pausedAt ?? now;
     setText(this.#title, title);
@@ -119,8 +124,8 @@ export class Timeline {
     setAttribute(this.#state, 'data-gap', gap !== undefined);
     if (this.#pausedAt === undefined || this.#list.childElementCount === 0) this.#write(course, at);
     this.#draw(course, at);
-    // Only now the panel is as high as it will be.
-    if (first) this.#uncover();
+    // Only now the panel is as high as it is; it may grow for a moment, and rows above may come and go.
+    if (isNew) this.#uncover();
   }
 
   #write(course: Course, now: number): void {
