@@ -449,11 +449,12 @@ impl<P> Client<P> {
         if from == 0 || from > to || to > MAX_SEQ {
             return self.bad_frame(id);
         }
-        // Nor does anybody believe that so many numbers will never exist.
-        if self.model(id).measures() && to - from >= self.config.max_ahead {
+        let model = self.model(id);
+        if model.measures() && to - from >= self.config.max_ahead {
+            // It begins near the position and would end far ahead (R12).
             return self.far_ahead(id);
         }
-        if self.model(id).continuity != Continuity::None {
+        if model.continuity != Continuity::None {
             self.judge(
                 id,
                 Held {
@@ -984,8 +985,7 @@ impl<P> Client<P> {
         }
         recovery.faults = recovery.faults.saturating_add(1);
         // Where numbers mean nothing, none has to be passed.
-        recovery.fault_at = if unnumbered { 0 } else { undo.seq };
-        recovery.fault_in = adopted;
+        recovery.fault = Position { epoch: adopted, seq: if unnumbered { 0 } else { undo.seq } };
         recovery.question = if own == Epoch::NONE { Question::None } else { Question::Fault };
         recovery.wants_snapshot = true;
         if event.is_none() && adopted == own {

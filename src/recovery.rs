@@ -9,7 +9,7 @@
 //! A recovery is allocated when trouble starts and freed when nothing is left to remember.
 
 use crate::config::{AGREEING_ANSWERS, ERROR_BASE, ERROR_CAP, RETIRED_EPOCHS, SNAPSHOT_CAP, SUSPECT_EPOCHS};
-use crate::entity::{Epoch, Seq};
+use crate::entity::{Epoch, Position, Seq};
 use crate::gap::Gap;
 use crate::jitter::Jitter;
 use crate::time::{Instant, Millis};
@@ -169,9 +169,8 @@ pub(crate) struct Recovery<P> {
     pub held: Gap<P>,
     /// In the order in which they were named or retired.
     pub others: Vec<Other>,
-    /// The number that could not be reduced, and its epoch (R36).
-    pub fault_at: Seq,
-    pub fault_in: Epoch,
+    /// What could not be reduced (R36).
+    pub fault: Position,
     /// When a released entity is let go (R31).
     pub linger: Instant,
     /// Until then no snapshot is asked because of a number far ahead (R12), or of a fork (R5).
@@ -197,8 +196,7 @@ impl<P> Default for Recovery<P> {
             asked: Asked::default(),
             held: Gap::default(),
             others: Vec::new(),
-            fault_at: 0,
-            fault_in: Epoch(0),
+            fault: Position { epoch: Epoch(0), seq: 0 },
             linger: Instant::NEVER,
             far_pause: Instant(0),
             fork_pause: Instant(0),

@@ -17,8 +17,7 @@ impl<P> Client<P> {
             return self.suspect(id, event);
         }
         event.epoch = entity.epoch;
-        let known = entity.repeats(event.id);
-        if model.reset_seq == Some(event.seq) && event.payload.is_some() && !known {
+        if model.reset_seq == Some(event.seq) && event.payload.is_some() && !entity.repeats(event.id) {
             return self.restart(id, event);
         }
         let reach = reach(entity.last, model, event.prev, event.seq, event.visible);
@@ -98,8 +97,7 @@ impl<P> Client<P> {
             return self.suspect(id, event);
         }
         self.note_undo(id, event.seq);
-        self.drop_history(id);
-        self.undo.voids = true;
+        self.void_history(id);
         let entity = &mut self.entities[id];
         entity.move_to(event.epoch, event.seq);
         entity.status = Status::NONE;

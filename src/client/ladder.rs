@@ -21,7 +21,8 @@ impl<P> Client<P> {
     }
 
     fn climb(&mut self, id: EntityId) {
-        let unnumbered = self.model(id).continuity == Continuity::None;
+        let model = self.model(id);
+        let (unnumbered, whole) = (model.continuity == Continuity::None, model.replay_whole);
         let entity = &self.entities[id];
         let straddles = entity.front().is_some_and(|front| {
             reach(entity.last, self.model(id), front.prev, front.seq, front.visible) == Reach::Straddles
@@ -31,7 +32,7 @@ impl<P> Client<P> {
         let asks_nothing = entity.is_asked() || !self.connection.is_open();
         let is_held = entity.front().is_some();
         let recovery = entity.recover();
-        if recovery.question == Question::None && placed && last >= recovery.fault_at {
+        if recovery.question == Question::None && placed && last >= recovery.fault.seq {
             recovery.faults = 0;
         }
         let asked = &mut recovery.asked;
@@ -56,8 +57,8 @@ impl<P> Client<P> {
         if no_replay && (stage == Stage::Resume || stage.is_replay() && (judged || stage != Stage::ReplayReady)) {
             self.set_stage(id, Stage::Rest, Instant::NEVER);
         }
-        if no_replay && self.page != id {
-            // What a whole replay brought that was given up will not be completed.
+        if whole && no_replay && self.page != id {
+            // What a replay brought that was given up will not be completed.
             self.drop_held(id, Which::Whole);
         }
         if judged && zoo::has(Bug::TrustDone) {

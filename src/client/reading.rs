@@ -118,7 +118,7 @@ impl<P> Client<P> {
             epochs.push(entity.epoch);
             if let Some(recovery) = &entity.recovery {
                 epochs.push(recovery.flapping);
-                epochs.push(recovery.fault_in);
+                epochs.push(recovery.fault.epoch);
                 for other in &recovery.others {
                     epochs.push(other.epoch);
                 }

@@ -261,8 +261,7 @@ impl<P> Client<P> {
             self.disbelieve(id, request);
         }
         if (reset || before != Epoch::NONE && !same) && !zoo::has(Bug::KeepHeldAcrossEpochs) {
-            self.drop_history(id);
-            self.undo.voids = true;
+            self.void_history(id);
         }
         let entity = &mut self.entities[id];
         let recovery = entity.recover();
@@ -275,7 +274,7 @@ impl<P> Client<P> {
             }
             recovery.forget(epoch);
             recovery.asked.head = 0;
-            if recovery.fault_in != epoch {
+            if recovery.fault.epoch != epoch {
                 recovery.faults = 0;
             }
         }
@@ -288,7 +287,7 @@ impl<P> Client<P> {
         if recovery.asked.gap <= seq {
             recovery.asked.gap = 0;
         }
-        if recovery.stage != Stage::Failed && (recovery.faults < AGREEING_ANSWERS || recovery.fault_at <= seq) {
+        if recovery.stage != Stage::Failed && (recovery.faults < AGREEING_ANSWERS || recovery.fault.seq <= seq) {
             recovery.failed = false;
         }
         entity.move_to(epoch, seq);
@@ -322,12 +321,20 @@ impl<P> Client<P> {
         self.touch(id);
     }
 
+    /// The change that is being committed declares what was before it void. Its ids are kept aside for a rollback.
+    #[inline(never)]
+    pub(super) fn void_history(&mut self, id: EntityId) {
+        self.void_ids = self.entities[id].ids.take();
+        self.undo.voids = true;
+        self.drop_history(id);
+    }
+
     /// Held events, ids and requests belong to a history that is void.
     #[inline(never)]
     pub(super) fn drop_history(&mut self, id: EntityId) {
         let entity = &mut self.entities[id];
         let own = entity.own();
-        self.void_ids = entity.ids.take();
+        entity.ids = None;
         let Some(recovery) = &mut entity.recovery else { return };
         recovery.asked.gap = 0;
         recovery.faults = 0;
