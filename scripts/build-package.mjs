@@ -21,7 +21,10 @@ import { root, run, stopOnSignals, wasmOpt, webCargo, webCargoEnv, webTargetDir 
 /** What the entry with everything it loads should weigh, in bytes after brotli. */
 const AIM = 20_000;
 
-/** What it may weigh until it is there: a little more than it does. It is raised only where a fault is healed, or a mistake gets its error. */
+/**
+ * What it may weigh until it is there: a little more than it does. It is raised only where a fault is healed, or a mistake
+ * gets its error.
+ */
 const LIMIT = 28_900;
 
 /** What `inorder/react` may add, in bytes after brotli. */

@@ -6,8 +6,8 @@
 //   npm run fuzz -- frames options     only these
 //
 // libFuzzer guides itself by coverage. Its instrumentation is LLVM's and needs no nightly compiler; `cargo fuzz` works on
-// the same folder. Every run starts from the corpus in the repository with the same seed. What breaks something is kept
-// in fuzz/artifacts and printed; once it is fixed it belongs into the corpus.
+// the same folder. Every run starts from the corpus in the repository, one of a minute with the same seed each time. What
+// breaks something is kept in fuzz/artifacts and printed; once it is fixed it belongs into the corpus.
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';

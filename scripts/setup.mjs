@@ -236,7 +236,10 @@ async function cargoInstall(crate, { features = [], optimise = 0 } = {}) {
   }
 }
 
-/** Runs a program as root; resolves to whether it succeeded. */
+/**
+ * Runs a program as root; resolves to whether it succeeded. In our own process group, other than what `tools.start`
+ * starts: sudo may ask at the terminal.
+ */
 function asRoot(command, args) {
   const environment = ['env', 'DEBIAN_FRONTEND=noninteractive'];
   const [program, ...rest] = [...(isRoot ? [] : ['sudo']), ...environment, command, ...args];

@@ -53,7 +53,10 @@ export class GatewayProcess {
     this.#child = child;
     createInterface({ input: child.stderr }).on('line', (line) => this.log.push(line));
     this.port = await new Promise((resolve, reject) => {
-      const fail = (why) => reject(new Error(`the gateway ${why}\n${this.log.slice(-20).join('\n')}`));
+      const fail = (why) => {
+        clearTimeout(timer);
+        reject(new Error(`the gateway ${why}\n${this.log.slice(-20).join('\n')}`));
+      };
       const timer = setTimeout(() => fail(`did not listen within ${READY_MS} ms`), READY_MS);
       child.once('error', (error) => fail(`did not start: ${error.message}`));
       // When all that it wrote was read.

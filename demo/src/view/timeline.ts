@@ -6,7 +6,7 @@ const WINDOW_MS = 20_000;
 const PAINT_MS = 100;
 const CALM_PAINT_MS = 1_000;
 
-/** So long after it opened the row is kept in sight, in milliseconds. */
+/** So long after the panel opened its row is kept in sight, unless somebody scrolls, in milliseconds. */
 const SETTLING_MS = 2_500;
 
 const LANES: readonly Lane[] = ['received', 'held', 'applied', 'dropped', 'replayed'];
@@ -48,7 +48,7 @@ export class Timeline {
   readonly #pause = el('button', { type: 'button' }, 'Pause');
   readonly #calm = matchMedia('(prefers-reduced-motion: reduce)');
   #painted = 0;
-  #openedAt = 0;
+  #settled = 0;
   #pausedAt: number | undefined;
   #opener: Element | null = null;
   entity: string | undefined;
@@ -60,6 +60,7 @@ export class Timeline {
       this.#pausedAt = this.#pausedAt === undefined ? performance.now() : undefined;
       setText(this.#pause, this.#pausedAt === undefined ? 'Pause' : 'Go on');
     });
+    for (const type of ['wheel', 'touchmove']) addEventListener(type, () => (this.#settled = 0), { passive: true });
     document.addEventListener('keydown', ({ key }) => {
       if (key === 'Escape' && this.entity !== undefined) this.close();
     });
@@ -76,7 +77,6 @@ export class Timeline {
     this.#pausedAt = undefined;
     setText(this.#pause, 'Pause');
     this.#painted = 0;
-    this.#openedAt = performance.now();
     this.#root.hidden = false;
     document.body.dataset['timeline'] = 'open';
     this.#root.setAttribute('tabindex', '-1');
@@ -110,7 +110,7 @@ export class Timeline {
 
   show(course: Course, title: string, now: number): void {
     if (!this.entity || now - this.#painted < (this.#calm.matches ? CALM_PAINT_MS : PAINT_MS)) return;
-    const isNew = this.#painted === 0 || now - this.#openedAt < SETTLING_MS;
+    if (this.#painted === 0) this.#settled = now + SETTLING_MS;
     this.#painted = now;
     const at = this.#pausedAt ?? now;
     setText(this.#title, title);
@@ -125,7 +125,7 @@ export class Timeline {
     if (this.#pausedAt === undefined || this.#list.childElementCount === 0) this.#write(course, at);
     this.#draw(course, at);
     // Only now the panel is as high as it is; it may grow for a moment, and rows above may come and go.
-    if (isNew) this.#uncover();
+    if (now < this.#settled) this.#uncover();
   }
 
   #write(course: Course, now: number): void {
