@@ -359,7 +359,7 @@ export interface ClientOptions<M extends Models = Models> {
 
 /** What `client.on` reports. */
 export interface ClientEvents {
-  /** An entity became final: once per entity, the transition that matters. */
+  /** An entity became final: once per entity, the transition that matters. Also of one that had ended before it was joined. */
   final: {
     readonly entity: string;
     readonly status: string | undefined;
