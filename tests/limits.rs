@@ -2150,7 +2150,7 @@ fn a_member_whose_snapshot_was_overtaken_waits_no_longer_for_others() {
 fn behind_what_can_not_be_reduced_no_more_is_held_than_anywhere() {
     let mut config = Config::default();
     config.gap.max_events = 2;
-    let mut page = Page::live_with(config, Model::default(), None, ALL);
+    let mut page = Page::live_with(config.clone(), Model::default(), None, ALL);
     page.spoilt = 6;
     page.event(6);
     // Faults alone hold nothing up: what comes after them is tried.
@@ -2168,6 +2168,24 @@ fn behind_what_can_not_be_reduced_no_more_is_held_than_anywhere() {
     page.answer(6);
     page.event(7);
     assert_eq!((page.seq(), page.sync(), page.client.held(page.job)), (Some(8), Sync::Live, 0));
+    // Also what comes next, before the number that could not be reduced.
+    config.gap.max_events = 1;
+    let mut page = Page::new(config, Model::default());
+    page.client.subscribe(page.now, page.job);
+    page.drain();
+    page.welcome(None, ALL);
+    page.rejects = true;
+    for _ in 0..3 {
+        page.answer(5);
+        page.pass(2_500);
+    }
+    page.rejects = false;
+    page.answers(page.job, None, E, 1);
+    for (seq, overflowed) in [(3, 0), (2, 1)] {
+        page.event(seq);
+        assert_eq!((page.seq(), page.sync(), page.client.held(page.job)), (Some(1), Sync::Failed, 1));
+        assert_eq!(page.client.stats().overflowed, overflowed);
+    }
 }
 
 /// Just given up behind a gap up to 9.
